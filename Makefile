@@ -58,7 +58,7 @@ reference: env  ## measure all cases with all their blocks, going on where it wa
 	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)
 	@exec $(RUN) publish --site "$(SITE)"
 
-derive: env  ## write parameter cells and schemas of case files from the models of the studies
+derive: env  ## write the schemas of case files from the models of the studies
 	@exec $(RUN) derive
 
 book: env  ## build the book from results that are there

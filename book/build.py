@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from book.cases import (
     SUFFIXES,
@@ -36,7 +36,6 @@ from book.pages import (
     list_cases,
     read_notebook,
     render_page,
-    tabulate_faults,
     tabulate_profiles,
     tabulate_records,
     walk_toc,
@@ -47,7 +46,7 @@ from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT, check_name
 from helpers.redaction import copy_redacted, redact_tree
 
-_COVER = ROOT / "results" / "reference" / "headline.svg"
+_COVER, _FAULTS = (ROOT / "results" / "reference" / name for name in ("headline.svg", "faults.csv"))
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
 # Repository files that are no pages.
@@ -110,13 +109,7 @@ def _stage_page(page: Page, into: Path) -> None:
 
 
 def _as_text(cell: str) -> str:
-    """Quote what a spreadsheet would compute: a record may be a stranger's.
-
-    Examples
-    --------
-    >>> _as_text("=HYPERLINK(1)"), _as_text("-1.5e-3"), _as_text("zarr")
-    ("'=HYPERLINK(1)", '-1.5e-3', 'zarr')
-    """
+    """Quote what a spreadsheet would compute: a record may be a stranger's."""
     is_number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell)
     return (
         f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number else cell
@@ -156,11 +149,10 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
     """Write what text pages include of `_generated/`, from what the code itself uses."""
     makers: dict[str, Callable[[], str]] = {
         "schema.md": _render_schema,
-        "faults.md": lambda: _render(tabulate_faults()),
+        "faults.md": lambda: _render(pd.read_csv(_FAULTS, dtype=str)),
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
-        "citation.md": _render_citation,
-        "headline.svg": lambda: _find_cover(pages),
+        "headline.svg": lambda: _COVER.read_text(encoding="utf-8"),
     }
     for name, study in find_studies().items():
         table = partial(_render_parameters, find_parameters(name))
@@ -191,32 +183,6 @@ def _render_parameters(model: type[Parameters]) -> str:
     return write_table(["parameter", "default", "meaning"], lines)
 
 
-def _render_citation() -> str:
-    """Write how the book is cited, for BibTeX; what is not known, such as a DOI, is left out."""
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    authors = [
-        one.get("name") or f"{one['family-names']}, {one['given-names']}"
-        for one in cited["authors"]
-    ]
-    fields = {
-        "title": f"{{{cited['title']}}}",
-        "author": " and ".join(f"{{{author}}}" for author in authors),
-        "year": str(cited.get("date-released", ""))[:4],
-        **{name: cited.get(name) for name in ("version", "doi", "url")},
-    }
-    lines = "".join(f"  {key} = {{{value}}},\n" for key, value in fields.items() if value)
-    return f"```bibtex\n@software{{arrays-over-the-wire,\n{lines}}}\n```\n"
-
-
-def _find_cover(pages: Sequence[Page]) -> str:
-    """Find the figure of the first page: that of the results which the book shows, else the published one."""
-    for page in pages:
-        cover = find_studies()[page.notebook].cover
-        if cover is not None and cover[0] == page.case:
-            return _read_figure(page.executed, cover[1]) or _COVER.read_text(encoding="utf-8")
-    return _COVER.read_text(encoding="utf-8")
-
-
 def _read_figure(executed: Path, name: str) -> str:
     """Read a figure out of an executed notebook by its name; empty if it is not there."""
     for cell in read_notebook(executed)["cells"]:
@@ -232,15 +198,8 @@ def build(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> Pat
 
     Another that is being built here is waited for: both would empty the same folders.
     """
-    folder = root / "_build"
-    folder.mkdir(exist_ok=True)
-    lock = FileLock(folder / ".lock")  # which ends with its process
-    try:
-        held = lock.acquire(blocking=False)
-    except Timeout:
-        say("another run builds the book: waiting for it")
-        held = lock.acquire()
-    with held:
+    (root / "_build").mkdir(exist_ok=True)
+    with FileLock(root / "_build" / ".lock"):  # which ends with its process
         return _build(site, root, say)
 
 
@@ -265,13 +224,7 @@ def _build(site: str, root: Path, say: Say) -> Path:
 
 
 def first_warning(log: str) -> str:
-    """Say in one line what was wrong first, and how much more there is.
-
-    Examples
-    --------
-    >>> first_warning("/a/_build/stage/method.md:7: WARNING: undefined label: 'x'")
-    "book: method.md: undefined label: 'x'"
-    """
+    """Say in one line what was wrong first, and how much more there is."""
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", log).splitlines()]
     found = [match for line in lines if (match := _WARNING.match(line))]
     if not found:  # what an extension raised says more than the box that is drawn around it

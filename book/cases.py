@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
 import nbformat
 from filelock import FileLock, Timeout
@@ -22,7 +21,6 @@ from helpers.parameters import Parameters, Study
 from helpers.paths import ROOT, check_file, check_name, read_yaml
 from helpers.redaction import redact_tree
 
-UNSEALED = "it has no digest of what it is made of: nobody knows whether that was measured"
 SEAL = "seal"
 """Of an executed notebook, in what it says of its case: the digest of all that its page is made of."""
 
@@ -182,7 +180,7 @@ def find_damage(executed: Path, record: Path, *, goes_on: bool = False) -> str:
         known = notebook["metadata"].get("case", {}).get(SEAL, {})
         n_bytes = known.get("rows_nbytes")
         if not isinstance(n_bytes, int) or not known.get("sha256"):
-            return UNSEALED
+            return f"{executed.name}: it has no digest of what it is made of"
         if _digest(notebook, record, n_bytes) != known["sha256"]:
             return f"{executed.name}: it, its rows or its findings are not as the run left them"
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -229,42 +227,6 @@ def lock_case(case: Case) -> Iterator[None]:
         ) from error
 
 
-_PAGE = 88  # characters of a code line that a page shows without scrolling
-
-
-def _write_cell(model: type[Parameters]) -> str:
-    """Write the parameter cell of a notebook; papermill reads its help text from the comments."""
-    common = Parameters.model_fields  # a study's own stand before them
-    own = {name: one for name, one in model.model_fields.items() if name not in common}
-    lines = []
-    for name, one in (own | {name: model.model_fields[name] for name in common}).items():
-        extra = one.json_schema_extra
-        unit = f" ({extra['unit']})" if isinstance(extra, dict) and "unit" in extra else ""
-        start = f"{name}: {_type_name(one.annotation)} = "
-        line = f"{start}{_write(one.default)}  # {one.description}{unit}"
-        if len(line) > _PAGE and isinstance(one.default, list):
-            items = "".join(f"    {_write(item)},\n" for item in one.default)
-            line = f"{start}[\n{items}]  # {one.description}{unit}"
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def _write(value: Any) -> str:
-    """Write a default as Python does, with the quotes of its formatter."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _type_name(annotation: Any) -> str:
-    """Write a type as plain Python, without its bounds."""
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    if get_origin(annotation) is list:
-        return f"list[{_type_name(get_args(annotation)[0])}]"
-    if get_origin(annotation) in (Union, UnionType):
-        return _type_name(get_args(annotation)[0])  # papermill reads no more than one
-    return str(annotation.__name__)
-
-
 def _make_schema(model: type[Parameters], study: str) -> dict[str, Any]:
     """Make the JSON Schema of a case file: every parameter may be left out, no other may stand."""
     schema = model.model_json_schema()
@@ -279,28 +241,13 @@ def _make_schema(model: type[Parameters], study: str) -> dict[str, Any]:
 
 
 def write_derived(root: Path = ROOT) -> list[Path]:
-    """Write what is derived from the models: parameter cells and schemas; return what changed."""
+    """Write the schemas of case files, from the models of the studies; return those that changed."""
     changed = []
     for name in list_studies():
-        model = find_parameters(name)
-        schema = json.dumps(_make_schema(model, name), indent=2) + "\n"
-        notebook = root / "notebooks" / f"{name}.ipynb"
-        texts = {
-            root / "parameters" / f"{name}.schema.json": schema,
-            notebook: _with_cell(notebook, _write_cell(model)),
-        }
-        for path, text in texts.items():
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-                changed.append(path)
+        text = json.dumps(_make_schema(find_parameters(name), name), indent=2) + "\n"
+        path = root / "parameters" / f"{name}.schema.json"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            changed.append(path)
     return changed
-
-
-def _with_cell(path: Path, source: str) -> str:
-    """Return the text of a notebook with another parameter cell."""
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    for cell in notebook.cells:
-        if "parameters" in cell.metadata.get("tags", []):
-            cell.source = source
-    return str(nbformat.writes(notebook)) + "\n"  # type: ignore[no-untyped-call]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import sys
 from functools import partial
 from pathlib import Path
@@ -24,8 +24,9 @@ def _how(command: Any) -> Any:
         click.option(
             "--minutes", type=float, help="Time budget of each case, for that of its file."
         ),
-        click.option("--max-usd", type=float, help="Refuse what costs more on a store of yours."),
-        click.option("--in-region", is_flag=True, help="Workers are in the region of that store."),
+        click.option(
+            "--max-usd", type=float, help="Refuse what may cost more on a store of yours."
+        ),
     ):
         command = option(command)
     return command
@@ -74,21 +75,17 @@ def run(case: str, site: str, render: bool, **how: Any) -> None:
 def _run(cases: list[Any], **how: Any) -> list[str]:
     """Run cases, print their table and return what failed."""
     from book import run as runs
-    from helpers.benchmark.provenance import python_build
-    from helpers.objectstore.versitygw import find_or_build_versitygw
+    from helpers.objectstore.testbed import find_or_build_versitygw
 
-    minutes, in_region, max_usd = how.pop("minutes"), how.pop("in_region"), how.pop("max_usd")
+    minutes, max_usd = how.pop("minutes"), how.pop("max_usd")
     if minutes is not None and not 0 < minutes <= 10_000:
         raise UserError(f"--minutes: {minutes:g}; allowed: above 0, at most 10000")
     if how["quick"] and (how["anew"] or how["more"]):
         raise UserError("--quick: together with --anew or --more; allowed: without them")
-    if python_build() in ("not optimised", "debug"):
-        say(f"this Python was compiled {python_build()}: what it computes takes longer")
     if max_usd is not None and not max_usd >= 0:
         raise UserError(f"--max-usd: {max_usd:g}; allowed: from 0 on")
-    bound = {"max_usd": max_usd, "in_region": in_region, "quick": how["quick"]}
-    bound["again"] = how["anew"] or how["more"]
-    runs.check_expected(cases, say, **bound)
+    bound = {"max_usd": math.inf if max_usd is None else max_usd, "quick": how["quick"]}
+    runs.check_expected(cases, say, **bound, again=how["anew"] or how["more"])
     find_or_build_versitygw()
     outcomes = runs.run_cases(cases, say, **how, budget_s=60 * (minutes or 0.0))
     say(f"\n{runs.summarise(outcomes)}\n")
@@ -107,18 +104,18 @@ def book(site: str) -> None:
 @click.command()
 @click.argument("records", nargs=-1, metavar="A.csv B.csv | CASE")
 @_site(help="Whose record of CASE is A; B is the reference.")
-@click.option(
-    "--value", type=click.Choice(["read_s", "open_s"]), default="read_s", show_default=True
-)
-@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
-def compare(records: tuple[str, ...], site: str, value: str, is_json: bool) -> None:
-    """Lay a record over another of the same case: ratios, intervals, and what differs in origin."""
-    from book import comparison
+def compare(records: tuple[str, ...], site: str) -> None:
+    """Lay a record over another of the same case: ratios of read times, and what differs in origin."""
+    from book import published
 
-    a, b = comparison.find_records(records, site)
-    found = comparison.compare_records(a, b, value=value)
-    lines = comparison.render_comparison(found, *map(Path, map(_short, (a, b))))
-    say(json.dumps(found, indent=2) if is_json else "\n".join(lines))
+    a, b = published.find_records(records, site)
+    table, origin = published.compare_records(a, b)
+    say(
+        f"A is {_short(a)}, B is {_short(b)}\n\n{table.to_string(index=False)}\n\n{published.NOTE}\n"
+    )
+    say("what differs in origin (A; B):" if origin else "nothing differs in origin")
+    for name, (left, right) in origin.items():
+        say(f"    {name}: {left}; {right}")
 
 
 @click.command()
@@ -135,17 +132,18 @@ def publish(cases: tuple[str, ...], site: str) -> None:
 @click.command()
 def server() -> None:
     """Find the S3 server, or build it once."""
-    from helpers.objectstore.versitygw import find_or_build_versitygw
+    from helpers.objectstore.testbed import find_or_build_versitygw
 
     say(f"S3 server: {find_or_build_versitygw().name} is there")
 
 
 @click.command()
 def derive() -> None:
-    """Write parameter cells of notebooks and schemas of case files from the studies' models."""
+    """Write the schemas of case files from the studies' models, and what records say of published ratios."""
+    from book import against_real
     from book.cases import write_derived
 
-    for path in write_derived():
+    for path in write_derived() + [against_real.TABLE] * against_real.write():
         say(_short(path))
 
 

@@ -1,28 +1,27 @@
-"""What others published beside what is measured here: tables, claims with verdicts, and figures."""
+"""What others published next to what is measured here, and a record of one's own next to the reference."""
 
 from __future__ import annotations
 
 import html
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import yaml
-from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, ValidationError
 
+from book.cases import find_case
 from book.pages import NOTEBOOKS, list_cases
 from helpers.benchmark.record import read_published, read_records
-from helpers.benchmark.statistics import measured, ratio_interval
-from helpers.errors import UserError, explain
+from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, unpaired_ratio
+from helpers.errors import UserError, cut
 from helpers.findings import Finding, as_finding, read_findings
-from helpers.paths import ROOT
-from helpers.plotting.figures import number_axis
-from helpers.plotting.palette import find_style
-from helpers.plotting.tables import digits
+from helpers.paths import ROOT, check_file
+from helpers.plotting.tables import digits, show
 
 FOLDER = ROOT / "results" / "published"
 REFERENCE = ROOT / "results" / "reference"
@@ -31,10 +30,9 @@ CaseVerdict = Literal["holds", "does not hold", "undecided"]
 Verdict = Literal["holds", "holds under conditions", "does not hold", "cannot be decided here"]
 
 
-class Figure(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
     """A published number: the median of a column over rows of a table, or the ratio of two."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     table: str
     over: str  # which rows, as `DataFrame.query` takes it
@@ -59,10 +57,9 @@ class Figure(BaseModel):
         return float(found.median())
 
 
-class Ours(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
     """A figure of ours: a finding of a case by its key, or the ratio of two selections of its record."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     case: str
     key: str = ""
@@ -92,10 +89,9 @@ class Ours(BaseModel):
         return None if ratios.empty else as_finding(ratio_interval(np.log(ratios.to_numpy())))
 
 
-class Claim(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
     """What a source claims, and between which bounds of ours it counts as held."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     study: str  # key of the bibliography
     says: str
@@ -115,10 +111,9 @@ def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, Claim]:
     """Read the claims of all sources, by name."""
     claims = {}
     for name, one in yaml.safe_load(path.read_text(encoding="utf-8")).items():
-        try:
-            claims[name] = Claim.model_validate(one)
-        except ValidationError as error:
-            raise UserError(f"{path.name}: {name}: {explain(error)}") from error
+        ours = tuple(Ours(**each) for each in one.pop("ours", ()))
+        theirs = Figure(**one.pop("theirs")) if "theirs" in one else None
+        claims[name] = Claim(**one, theirs=theirs, ours=ours)
     return claims
 
 
@@ -132,14 +127,6 @@ def judge_case(claim: Claim, found: Finding) -> CaseVerdict:
 
     A claim that one is faster than another, so with a bound of 1, is undecided inside the noise
     of the record too; one value alone, without an interval, decides nothing.
-
-    Examples
-    --------
-    >>> tenfold = Claim(study="a", says="ten times as fast", at_least=5, at_most=20)
-    >>> judge_case(tenfold, Finding(1.5, 1.4, 1.6))
-    'does not hold'
-    >>> judge_case(tenfold, Finding(6.0, 4.0, 9.0))
-    'undecided'
     """
     if found.verdict == "indistinguishable" and 1 in (claim.at_least, claim.at_most):
         return "undecided"
@@ -189,46 +176,74 @@ def _link(case: str, found: Finding) -> str:
     return f'<a href="{html.escape(page)}.html">{text}</a>'
 
 
-def read_stores() -> pd.DataFrame:
-    """Read the runs of the stores of 2020: `store`, `n_workers`, `mb_per_s`, `is_exact`.
+NOTE = (
+    "A/B above 1: A took longer. The records share no block, so the ratios are unpaired: each"
+    " interval (Welch's t on logarithms) covers 95 % by itself, and knows nothing of other days."
+)
 
-    Points of the figure, by their exact value where one is known, and the table of runs that the
-    figure does not show.
+
+def find_records(given: Sequence[str], site: str) -> tuple[Path, Path]:
+    """Find the two records that are meant: files, or those of a case at a site and in the reference."""
+    if len(given) == 2:
+        return check_file(Path(given[0])), check_file(Path(given[1]))
+    if len(given) != 1 or given[0].endswith(".csv"):
+        raise UserError(f"compare: {cut(' '.join(given))}; allowed: A.csv B.csv, or CASE")
+    case = find_case(given[0], site)
+    own, reference = case.result(".csv"), case.result(".csv", "reference")
+    if not own.exists():
+        raise UserError(
+            f"CASE: {case.title!r} has no record at site {site};"
+            f" allowed: after wire run {case.title} --site {site}"
+        )
+    return own, reference
+
+
+def compare_records(a: Path, b: Path) -> tuple[pd.DataFrame, dict[str, tuple[Any, Any]]]:
+    """Tabulate the read times of A over those of B, and list what differs in origin.
+
+    A row is a contender at a point; copies count together with their original.
     """
-    points = read_published("abernathey2020_figure_digitised")
-    runs = read_published("abernathey2020_runs").query("dataset == 'run_table'", engine="python")
-    known = points["throughput_mb_per_s_exact"]
-    digitised = {
-        "store": points["panel"],
-        "n_workers": points["nworkers"],
-        "mb_per_s": known.fillna(points["throughput_mb_per_s"]),
-        "is_exact": known.notna(),
+    sides = [measured(read_records([path])) for path in (a, b)]
+    for path, side in zip((a, b), sides, strict=True):
+        if side.empty:
+            raise UserError(f"{path.name}: no measured row; allowed: a record with at least one")
+    names = ["/".join(side[["study", "case"]].iloc[0]) for side in sides]
+    if names[0] != names[1]:
+        raise UserError(
+            f"{a.name} is of {names[0]}, {b.name} of {names[1]}; allowed: two records of one case"
+        )
+    one, other = map(_times, sides)
+    lines = []
+    for name, point in (key for key in one if key in other):
+        with np.errstate(all="ignore"):  # of forged durations it is beyond floats
+            found = unpaired_ratio(one[name, point], other[name, point])
+        at = ", ".join(f"{key} {value}" for key, value in json.loads(point).items())
+        blocks = f"{len(one[name, point])}, {len(other[name, point])}"
+        lines.append((name, at, found.centre, found.low, found.high, blocks))
+    if not lines:
+        raise UserError(f"{a.name} and {b.name}: no contender at a point in common; allowed: one")
+    table = pd.DataFrame(lines, columns=["contender", "point", "A/B", "low", "high", "blocks"])
+    left, right = map(_describe_origin, sides)
+    # what one side does not name it did not import, or does not have
+    differs = [name for name in left if left[name] != right.get(name, left[name])]
+    return show(table), {name: (left[name], right[name]) for name in differs}
+
+
+def _times(rows: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
+    """List the durations by contender and point, a block each."""
+    return {
+        (str(name), str(point)): times["read_s"].tolist()
+        for point, part in rows.groupby("point", sort=False)
+        for name, times in pool_copies(part, "read_s").groupby("contender", sort=False)
     }
-    table = {
-        "store": "GCS Zarr",
-        "n_workers": runs["nworkers"],
-        "mb_per_s": runs["throughput_mb_per_s"],
-        "is_exact": True,
-    }
-    found = pd.concat([pd.DataFrame(digitised), pd.DataFrame(table)], ignore_index=True)
-    return found.astype({"n_workers": int})
 
 
-def draw_stores(ax: Axes, points: pd.DataFrame, curves: Mapping[str, pd.DataFrame]) -> None:
-    """Draw all stores over workers with their fitted curves, on logarithmic axes.
-
-    What was read from a figure is hollow.
-    """
-    for name, part in points.groupby("store", sort=False):
-        style, curve = find_style(str(name), "store"), curves[str(name)]
-        ax.plot(curve["n_workers"], curve["mb_per_s"], color=style.color, linewidth=1.2, label=name)
-        for is_exact, runs in part.groupby("is_exact"):
-            face = style.color if is_exact else "none"
-            marks: dict[str, Any] = {"color": style.color, "markersize": 5, "alpha": 0.75}
-            ax.plot(
-                runs["n_workers"], runs["mb_per_s"], style.marker, markerfacecolor=face, **marks
-            )
-    ax.set(xscale="log", yscale="log", xlabel="workers", ylabel="throughput (MB/s)")
-    for axis in (ax.xaxis, ax.yaxis):
-        number_axis(axis)
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
+def _describe_origin(rows: pd.DataFrame) -> dict[str, Any]:
+    """List machine, versions, parameters, settings and commits, each by its kind and name."""
+    found: dict[str, Any] = {"commit": ", ".join(sorted(rows["commit"].str[:8].unique()))}
+    for kind in ("machine", "versions", "parameters"):
+        for text in rows[kind].unique():
+            found |= {f"{kind}: {name}": one for name, one in json.loads(text).items()}
+    for (name, text), _ in rows.groupby(["contender", "settings"], sort=False):
+        found |= {f"settings of {name}: {key}": one for key, one in json.loads(str(text)).items()}
+    return found

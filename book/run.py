@@ -76,42 +76,13 @@ class Outcome:
         return self.noise > UNSTABLE_ABOVE
 
 
-def run_cases(
-    cases: Sequence[Case],
-    say: Say,
-    *,
-    anew: bool = False,
-    more: bool = False,
-    quick: bool = False,
-    budget_s: float = 0.0,
-) -> list[Outcome]:
-    """Run cases one after the other, saying which runs and how long the rest takes.
-
-    A case that fails does not stop the others; what will be refused is said before any runs.
-    """
-    left_s = {case: _expect_s(case, say, budget_s) for case in cases}
+def run_cases(cases: Sequence[Case], say: Say, **how: Any) -> list[Outcome]:
+    """Run cases one after the other, saying which; one that fails does not stop the others."""
     outcomes = []
     for i, case in enumerate(cases, 1):
-        say(f"[{i}/{len(cases)}] {case.title}; left: {sum(left_s.values()) / 60:.0f} minutes")
-        outcomes.append(run_case(case, anew=anew, more=more, quick=quick, budget_s=budget_s))
-        del left_s[case]
+        say(f"[{i}/{len(cases)}] {case.title}")
+        outcomes.append(run_case(case, **how))
     return outcomes
-
-
-def _expect_s(case: Case, say: Say, budget_s: float) -> float:
-    """Expect what a case took here before, or else its time budget."""
-    try:
-        values = read_parameters(case, budget_s)
-    except UserError as error:
-        say(f"{case.title} will not run: {error}")
-        return 0.0
-    return _took_s(case) or float(find_parameters(case.notebook).check(values, "")["time_budget_s"])
-
-
-def _took_s(case: Case) -> float:
-    """Read how long a case took; 0 if nobody knows."""
-    told = read_metadata(case.result(".ipynb")).get("papermill", {})
-    return float(told.get("duration") or 0.0)
 
 
 def run_case(
@@ -132,7 +103,8 @@ def run_case(
         with lock_case(case):
             wanted = [values, *([values | {"n_blocks": 1}] if quick else [])]
             if any(is_done(case, one) for one in wanted) and not anew and not more:
-                return _describe(case, "done before", _took_s(case))
+                ran = read_metadata(case.result(".ipynb")).get("papermill", {})
+                return _describe(case, "done before", float(ran.get("duration") or 0.0))
             values = wanted[-1]
             _set_aside(case, values, anew=anew)
             start = time.monotonic()
@@ -156,16 +128,12 @@ def _describe(case: Case, state: State, seconds: float) -> Outcome:
 
 
 def format_headline(key: str, found: Finding | None) -> str:
-    """Format a finding with its name and unit, and what more than one block says of it.
+    """Write a finding with its name and unit, and what more than one block says of it.
 
     Examples
     --------
     >>> format_headline("gain-at-8", Finding(1.523, 1.31, 1.7, n=5, verdict="faster"))
     'gain at 8: 1.5 (1.3 to 1.7) times, faster'
-    >>> format_headline("best", Finding(verdict="zarr-obstore"))
-    'best: zarr-obstore'
-    >>> format_headline("gain-at-8", Finding(1.523, n=1, verdict="indistinguishable"))
-    'gain at 8: 1.5 times'
     """
     found = found or Finding(verdict="not found")
     number = f"{format_finding(found, 'range')} {found.unit or 'times'}"
@@ -348,13 +316,13 @@ def check_expected(
     cases: Sequence[Case],
     say: Say,
     *,
-    max_usd: float | None = None,
-    in_region: bool = False,
+    max_usd: float = math.inf,
     quick: bool = False,
     again: bool = False,
 ) -> None:
-    """Say what each case will ask of a store of one's own; refuse more USD in all than `max_usd`.
+    """Say which cases will not run, and what the others will ask of a store of one's own.
 
+    Refused are more USD in all than `max_usd`, data that leave the region of the store included.
     Cases that bring a store of their own, or read from a file system, are not billed.
     """
     usd = 0.0
@@ -362,7 +330,8 @@ def check_expected(
         study = find_study(case.notebook)
         try:
             given = read_parameters(case)
-        except UserError:  # it is told when its turn comes
+        except UserError as error:
+            say(f"{case.title} will not run: {error}")
             continue
         values = find_parameters(case.notebook).check(
             given | ({"n_blocks": 1} if quick else {}), case.title
@@ -380,8 +349,8 @@ def check_expected(
             f" {found.gb:,.1f} GB: {found.usd_in_region:.2g} USD in the region of the store,"
             f" {found.usd_outside:.2g} outside ({found.prices})"
         )
-        usd += found.usd_in_region if in_region else found.usd_outside
-    if max_usd is not None and usd > max_usd:
+        usd += found.usd_outside
+    if usd > max_usd:
         raise UserError(
             f"--max-usd: {max_usd:g}; {usd:.2g} USD are expected; allowed: at least that, or without it"
         )

@@ -11,14 +11,11 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +35,6 @@ _FLAGS = [
     "--hide-scrollbars",
     "--remote-debugging-port=0",
 ]
-
-_KEYS = {"Tab": (9, ""), "Enter": (13, "\r")}  # their numbers and characters
-
-
-class Navigated(Exception):
-    """The page that was asked went away: it led to another."""
 
 
 class Tab:
@@ -66,8 +57,6 @@ class Tab:
         self._socket.send(json.dumps({"id": self._n_sent, "method": method, "params": given}))
         while (message := json.loads(self._socket.recv())).get("id") != self._n_sent:
             self._events.append(message)
-        if "navigated" in message.get("error", {}).get("message", ""):
-            raise Navigated(message["error"])
         assert "error" not in message, f"{method}: {message['error']}"
         return message["result"]
 
@@ -78,21 +67,6 @@ class Tab:
             width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
         )  # fmt: skip
         self.evaluate(_SETTLED)
-
-    def press(self, key: str) -> None:
-        """Press Tab or Enter."""
-        code, text = _KEYS[key]
-        given = {"key": key, "code": key, "windowsVirtualKeyCode": code}
-        self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **given)
-        self.send("Input.dispatchKeyEvent", type="keyUp", **given)
-
-    def tab_until(self, expression: str) -> None:
-        """Press Tab until an expression is true, as a reader without a mouse does."""
-        for _ in range(200):
-            if self.evaluate(f"Boolean({expression})"):
-                return
-            self.press("Tab")
-        raise AssertionError(f"200 times Tab, and never {expression}")
 
     def open(self, url: str, *, width: int, height: int = 800) -> None:
         """Open a page in a window of this size, and wait until it is loaded."""
@@ -123,14 +97,9 @@ class Tab:
         return found["result"].get("value")
 
     def wait_until(self, expression: str) -> None:
-        """Wait until an expression is true, be it on a page to which this one leads."""
+        """Wait until an expression is true."""
         until = time.monotonic() + _LONGEST_S
-        while True:
-            try:
-                if self.evaluate(f"Boolean({expression})"):
-                    return
-            except Navigated:
-                pass
+        while not self.evaluate(f"Boolean({expression})"):
             assert time.monotonic() < until, f"never true: {expression}"
             time.sleep(0.05)
 
@@ -186,23 +155,6 @@ def _read_port(folder: Path) -> int:
             return int(found[1])
         time.sleep(0.05)
     raise AssertionError(f"no browser: {(folder / 'log').read_text()[-500:]}")
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def serve(folder: Path) -> Iterator[str]:
-    """Serve a folder, and give its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 _NESTED = {"div", "section", "article", "main", "table", "figure", "dl", "ul", "ol"}

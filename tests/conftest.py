@@ -28,7 +28,7 @@ settings.load_profile("of the commit")
 # Started first, so that no worker is left with one of them at the end.
 LONGEST = ("test_notebooks.py", "test_site.py", "test_run.py", "test_build.py", "test_drivers.py", "test_recipes.py")  # fmt: skip
 # What takes minutes to set up: a gateway, and a browser that opens every page.
-SLOW = {"gateway", "visits", "tab"}
+SLOW = {"gateway", "tab"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -22,7 +21,8 @@ from helpers.benchmark.record import COLUMNS
 from helpers.findings import Finding, read_findings
 from helpers.netem.profiles import profile_names
 from helpers.paths import ROOT
-from tests.browser import Tab, assert_reads_offline, open_browser, read_pages, serve
+from tests.browser import Tab, assert_reads_offline, open_browser, read_pages
+from tests.stores import Ranges, serve
 
 WIDTHS = (390, 1280)  # frames that scroll get their tab stop when a page is loaded, so narrow first
 HEIGHTS = {1280: 800, 390: 844}
@@ -50,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     """Serve the site."""
-    with serve(site) as served:
+    with serve(functools.partial(Ranges, directory=str(site))) as served:
         yield served
 
 
@@ -173,30 +173,11 @@ def test_a_claim_guards_a_number_of_its_sentence(path: Path) -> None:
     assert [one for line in text.splitlines() for one in find_unguarded(line, read)] == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "_static").rglob("*.css")), ids=lambda path: path.name)  # fmt: skip
-def test_styles_close_what_they_open(path: Path) -> None:
-    """A block that stays open takes the rest of the file with it, without a word from a browser."""
-    text = path.read_text(encoding="utf-8")
-    assert text.count("{") == text.count("}")
-
-
 @pytest.mark.parametrize("path", SENTENCES, ids=lambda path: path.name)
 def test_no_cell_of_a_table_ends_within_a_role(path: Path) -> None:
     """In a row of a table a bar within a role is escaped, or the row is cut there."""
     text = path.read_text(encoding="utf-8")
     assert re.findall(r'(?m)^\s*"?\|.*\{num\}`[^`|\\]*\|\w+`', text) == []
-
-
-def test_a_number_next_to_a_claim_of_another_is_found() -> None:
-    """As a claim of the lead was next to a number of something else, of this page or of another."""
-    known = {"asks-twice": Finding(1, unit="claim", quantity="one-request, wait"), "lead-falls": Finding(5)}  # fmt: skip
-    for line, n in {
-        "{claim}`a/b::asks-twice` It is {num}`a/b::one-request|range` times.": 0,
-        "{claim}`a/b::asks-twice` It is {num}`a/b::lead-falls` times.": 1,
-        "{claim}`a/b::asks-twice` It is {num}`c/d::lead-falls` times.": 0,
-        "{claim}`asks-twice` It is {num}`lead-falls` times.": 1,
-    }.items():
-        assert len(find_unguarded(line, lambda _page: [known])) == n, line
 
 
 # The built files.
@@ -283,126 +264,40 @@ def test_scripts_of_a_page_are_loaded_there_alone(site: Path) -> None:
 # In a browser.
 
 
-SOUND = """(() => {
-  const article = document.querySelector("article");
-  const shown = (e) => e.getClientRects().length > 0;
-  const said = (e) => (e.getAttribute("aria-label") || e.title || e.textContent.trim()
-    || [...e.querySelectorAll("img")].map((one) => one.alt).join("") || (e.labels && e.labels[0] && e.labels[0].textContent) || "");
-  const scrolls = (e) => e.scrollWidth > e.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(e).overflowX);
-  const told = (e) => `${e.tagName} ${e.className} ${e.id}`;
-  return {
-    over: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    pictures: [...document.images].filter((e) => shown(e) && !(e.complete && e.naturalWidth)).map((e) => e.src),
-    unnamed: [...document.querySelectorAll("button, summary, a[href], input, select")].filter((e) => shown(e) && !said(e)).map(told),
-    unreached: [...article.querySelectorAll("*")].filter((e) => shown(e) && scrolls(e) && e.tabIndex < 0).map(told),
-    lists: [...document.querySelectorAll('[role="list"]')].filter((e) => !e.querySelector('[role="listitem"], li')).map(told),
-  };
-})()"""
-
-
-STOPS = "[...document.querySelectorAll('pre')].every((e) => e.scrollWidth <= e.clientWidth || e.tabIndex >= 0)"
+# How wide a page is beyond its window, pictures that are not there, and code that scrolls where no keyboard comes.
+SOUND = """({
+  over: Math.max(0, document.documentElement.scrollWidth - document.documentElement.clientWidth),
+  pictures: [...document.images].filter((e) => e.getClientRects().length && !(e.complete && e.naturalWidth)).map((e) => e.src).join(),
+  unreached: [...document.querySelectorAll("pre")].filter((e) => e.scrollWidth > e.clientWidth && e.tabIndex < 0).length,
+})"""
 # `region` is slow, and never more than moderate
-# of these the narrow page may break others than the wide one
-NARROW = "resultTypes: ['violations'], runOnly: {type: 'rule', values: ['scrollable-region-focusable', 'button-name', 'link-name', 'label', 'select-name', 'th-has-data-cells', 'td-headers-attr', 'aria-hidden-focus', 'nested-interactive']}"
 BROKEN = "axe.run(document, {resultTypes: ['violations'], rules: {region: {enabled: false}}}).then((r) => r.violations.filter((v) => ['critical', 'serious'].includes(v.impact)).map((v) => [v.id, v.nodes.length, v.nodes[0].html.slice(0, 200), v.nodes[0].failureSummary]))"
 
 
-@dataclass
-class Seen:
-    """What one visit of a page shows."""
-
-    faults: list[str]
-    sound: dict[int, dict[str, Any]]
-    broken: list[Any]
-
-
-@pytest.fixture(scope="module")
-def visits(site: Path, address: str, tab: Tab) -> dict[str, Seen]:
-    """Open every page once: at both widths, and under the rules of axe-core."""
-    axe = AXE.read_text() + ";0"
-    return {name: visit(tab, f"{address}/{name}", axe) for name in list_pages(site)}
-
-
-def hear(tab: Tab) -> dict[str, Any]:
-    """Ask what is wrong until nothing is: charts and frames follow their window some frames later."""
-    for _ in range(100):
-        found: dict[str, Any] = tab.evaluate(SOUND)
-        if found["over"] <= 0 and not any(found[what] for what in {*found} - {"over"}):
-            break
-        time.sleep(0.05)
-    return found
-
-
-def wait_for_stops(tab: Tab) -> None:
-    """Wait until the theme has let the keyboard reach what scrolls: it does so a while after a resize."""
-    for _ in range(100):
-        if tab.evaluate(STOPS):
-            break
-        time.sleep(0.05)
-
-
-def visit(tab: Tab, url: str, axe: str) -> Seen:
-    """Open a page, read it and resize it."""
+def visit(tab: Tab, url: str, axe: str) -> list[Any]:
+    """Open a page at both widths, and list what is wrong with it, by the rules of axe-core too."""
     tab.open(url, width=WIDTHS[0], height=HEIGHTS[WIDTHS[0]])
-    sound = {}
+    wrong: list[Any] = []
     for width in WIDTHS:
         tab.resize(width, HEIGHTS[width])
-        sound[width] = {} if url.endswith("/search.html") else hear(tab)
-    faults = tab.faults()  # before a script of ours runs
+        for _ in range(100):  # charts and frames follow their window some frames later
+            found = tab.evaluate(SOUND)
+            if url.endswith("/search.html") or not any(found.values()):
+                break
+            time.sleep(0.05)
+        else:
+            wrong.append((width, found))
+    wrong += tab.faults()  # before a script of ours runs
     tab.evaluate(axe)
-    wait_for_stops(tab)
-    broken = tab.evaluate(BROKEN)
-    if "/notebooks/" not in url:  # these have the same controls, and no forms
-        tab.resize(WIDTHS[0], HEIGHTS[WIDTHS[0]])
-        wait_for_stops(tab)
-        broken += tab.evaluate(BROKEN.replace("resultTypes: ['violations']", NARROW))
-    return Seen(faults, sound, broken)
+    return [*wrong, *tab.evaluate(BROKEN)]
 
 
 @pytest.mark.slow
-def test_every_page_is_sound(visits: dict[str, Seen]) -> None:
-    """No error, no missing file or picture, no page wider than its window, nothing without a name."""
-    assert {name: seen.faults for name, seen in visits.items() if seen.faults} == {}
-    for width in WIDTHS:
-        for name, seen in visits.items():
-            found = seen.sound[width]
-            assert found.pop("over", 0) <= 0, (name, width)
-            assert {what: names for what, names in found.items() if names} == {}, (name, width)
-
-
-@pytest.mark.slow
-def test_axe_finds_nothing_serious(visits: dict[str, Seen]) -> None:
-    """No page breaks a rule of axe-core that it calls critical or serious, with all bars in view."""
-    assert {name: seen.broken for name, seen in visits.items() if seen.broken} == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("word", ["tensorstore", "icechunk"])
-def test_search_finds(address: str, tab: Tab, word: str) -> None:
-    """A reader who searches for a tool finds a page, from the field of any page."""
-    tab.open(f"{address}/index.html", width=1280)
-    tab.evaluate("document.querySelector('.bd-sidebar-primary .search-button__button').click()")
-    tab.evaluate(f"(() => {{ const f = document.querySelector('dialog[open] form'); f.q.value = '{word}'; f.requestSubmit(); }})()")  # fmt: skip
-    tab.wait_until("document.querySelectorAll('#search-results li a').length > 0")
-    assert tab.faults() == []
-
-
-@pytest.mark.slow
-def test_records_are_sorted_and_found_by_keyboard(address: str, tab: Tab) -> None:
-    """Heads are reached with Tab and sort both ways, words narrow the table, without a script it is whole."""
-    rows = "[...document.querySelectorAll('article tbody tr')].filter((e) => e.getClientRects().length)"
-    tab.open(f"{address}/explorer.html", width=1280)
-    tab.wait_until("document.querySelector('article thead button')")
-    assert tab.evaluate(f"{rows}.length") == len([*REFERENCE.glob("*/*.ipynb")])
-    tab.tab_until("document.activeElement.textContent.startsWith('noise')")
-    first = f"{rows}[0].textContent"
-    tab.press("Enter")
-    least = tab.evaluate(first)
-    tab.press("Enter")
-    assert tab.evaluate(first) != least
-    tab.evaluate("(() => { const f = document.querySelector('article input'); f.value = 'formats tables'; f.oninput(); })()")  # fmt: skip
-    assert tab.evaluate(f"{rows}.length") == 1
-    assert tab.faults() == []
+def test_no_page_is_broken(site: Path, address: str, tab: Tab) -> None:
+    """No error, no missing file or picture, nothing wider than its window, nothing serious by axe-core."""
+    axe = AXE.read_text() + ";0"
+    wrong = {name: visit(tab, f"{address}/{name}", axe) for name in list_pages(site)}
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 @pytest.mark.slow

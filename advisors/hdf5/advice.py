@@ -5,18 +5,17 @@ Only metadata are read. Everything is predicted, and held against what people ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-from advisors.hdf5.check import Problem, list_problems
+from advisors.hdf5.check import find_problems
 from advisors.hdf5.descriptions import REFERENCE_NBYTES
 from advisors.hdf5.files import Deadline, Source, is_near, name_source, open_source
-from advisors.hdf5.inspection import FileLayout, FileReport, inspect_file, record_reads
+from advisors.hdf5.inspection import Variable, record_reads
 from advisors.hdf5.prediction import BLOCKS, Predicted, Way, list_ways, predict
-from advisors.hdf5.repacked import Repack, lay_out, list_repacks, quote
+from advisors.hdf5.repacked import Repack, lay_out, list_repacks
 from helpers.errors import UserError, show
-from helpers.models.transfer import Network
 from helpers.netem.profiles import Profile, network_of, of_one_process
 
 MOST_GROWTH = 2.0
@@ -42,11 +41,28 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class FileReport:
+    """How an HDF5 file lies."""
+
+    name: str  # path or address
+    file_nbytes: int  # bytes of the file, and of the block before its beginning
+    userblock_nbytes: int
+    page_nbytes: int  # bytes of a page; 0 where file space is not paged
+    # bytes that the library reads to list every object, attribute and chunk, each counted once;
+    # and how many separate places they lie in
+    metadata_nbytes: int
+    n_metadata_spans: int
+    n_listed: int  # objects and attributes
+    variables: tuple[Variable, ...]  # every dataset
+    n_left_out: int = 0  # objects and chunks that were not looked at, because time was over
+
+
+@dataclass(frozen=True, slots=True)
 class Advised:
     """A report, what is wrong, and advice: doing nothing, then all that needs no rewrite, then repacks."""
 
     report: FileReport  # how the file lies
-    problems: tuple[Problem, ...]  # items of the guide's checklist that fail
+    problems: tuple[dict[str, str], ...]  # items of the guide's checklist that fail: name and text
     variables: tuple[str, ...]  # what is read
     profile: str  # over which network
     advice: tuple[Advice, ...]
@@ -55,7 +71,7 @@ class Advised:
 
     def find_repack(self, label: str = "") -> Repack:
         """Return the repack of a label; the best that is advised where it is empty."""
-        known = {one.label: one for one in self.repacks}
+        known = {one.name: one for one in self.repacks}
         found = known.get(label)
         if not label:
             advised = [one for one in self.advice if one.repack is not None]
@@ -89,51 +105,66 @@ def advise(
         If the file cannot be read, or a variable is missing or cannot be decoded.
     """
     deadline, network = Deadline(seconds), network_of(of_one_process(profile))
+    looking, listing = Deadline(_LOOKING * seconds), Deadline(_LISTING * seconds)
     with open_source(source, _PATIENCE * seconds) as file:
-        name, looking = name_source(source), Deadline(_LOOKING * seconds)
-        report, whole = inspect_file(file, name, looking)
-        layout = whole
+        name = name_source(source)
+        whole = layout = record_reads(file, name, deadline=looking)
         if variables:
-            listing = Deadline(_LISTING * seconds)
             chosen = [*dict.fromkeys(one.strip("/") for one in variables)]
             # as of xarray, their groups are opened; for all, the whole tree
             groups = {variable.rpartition("/")[0] for variable in chosen}
             layout = record_reads(file, name, chosen, groups=groups, deadline=listing)
-            report = replace(report, n_left_out=report.n_left_out + listing.n_left_out)
     for variable in layout.variables:
         variable.check_filters()
-    n_chunks = sum(variable.n_chunks for variable in report.variables)
     n_missing = sum(one.n_chunks for one in layout.variables) - sum(map(len, layout.chunks))
-    report = replace(report, n_left_out=report.n_left_out + max(0, n_missing))
+    spans = whole.metadata
+    report = FileReport(
+        name,
+        whole.file_nbytes,
+        whole.userblock_nbytes,
+        whole.page_nbytes,
+        sum(stop - start for start, stop in spans),
+        len(spans),
+        whole.n_listed,
+        whole.variables,
+        looking.n_left_out + listing.n_left_out + max(0, n_missing),
+    )
+    n_chunks = sum(variable.n_chunks for variable in whole.variables)
     references_nbytes = REFERENCE_NBYTES * n_chunks + report.metadata_nbytes
     layout = replace(layout, references_nbytes=references_nbytes)
-    repacks = list_repacks(report, layout.variables)
-    is_web = report.name.startswith(("http://", "https://"))
-    address = "address" if is_near(source) else repr(report.name)
-    candidates: dict[str, Callable[[], Advice | None]] = {
-        way.name: partial(_read_as_it_is, report, layout, network, way, address)
-        for way in list_ways(layout, is_web=is_web)
-    }
-    candidates |= {
-        repack.label: partial(_read_repacked, report, whole, layout, network, repack)
-        for repack in repacks
-    }
+    repacks = list_repacks(whole, layout.variables)
+    ways = list_ways(layout, is_web=name.startswith(("http://", "https://")))
+    address = "address" if is_near(source) else repr(name)
     found, left_out = list[Advice](), list[str]()
-    for label, advise_on in candidates.items():
+    choices: list[Way | Repack] = [*ways, *repacks]
+    for one in choices:
         if found and deadline.is_over:
-            left_out.append(label)
-        elif (one := advise_on()) is not None:
-            found.append(one)
+            left_out.append(one.name)
+        elif isinstance(one, Way):
+            cost, command = (
+                text.format(address=address, mb=whole.file_nbytes / 1e6) for text in _HOW[one.name]
+            )
+            found.append(Advice(one.name, predict(one, layout, network), cost, command))
+        elif (other := lay_out(whole, layout, one)).file_nbytes <= MOST_GROWTH * whole.file_nbytes:
+            cost = f"rewrites {whole.file_nbytes / 1e6:.3g} MB as {other.file_nbytes / 1e6:.3g} MB"
+            command = _write_command(name, one)
+            found.append(Advice(one.name, predict(BLOCKS, other, network), cost, command, one))
     today_s = found[0].prediction.seconds
     rated = [replace(one, gain=today_s / max(one.prediction.seconds, 1e-9)) for one in found]
     kept = [one for one in rated[1:] if one.repack is None or one.gain > 1]
-    advice = (rated[0], *sorted(kept, key=lambda one: -one.gain))
-    problems = tuple(list_problems(report, whole, network))
-    names = tuple(one.name for one in layout.variables)
-    return Advised(report, problems, names, profile.name, advice, tuple(repacks), tuple(left_out))
+    return Advised(
+        report,
+        tuple({"name": one, "text": told} for one, told in find_problems(whole, network).items()),
+        tuple(one.name for one in layout.variables),
+        profile.name,
+        (rated[0], *sorted(kept, key=lambda one: -one.gain)),
+        tuple(repacks),
+        tuple(left_out),
+    )
 
 
 _REFER = "virtualizarr.open_virtual_dataset(…) writes them"
+_KNOWN = "one object; readers must know it"
 
 # What doing so costs and how it is done, by the name of a way
 _HOW = {
@@ -141,37 +172,22 @@ _HOW = {
     "fsspec.open": ("nothing", "h5py.File(fsspec.open({address}).open())"),
     "xarray, address": ("nothing", 'xarray.open_dataset({address}, engine="h5netcdf")'),
     "earthaccess.open": ("nothing", "earthaccess.open(granules)"),
-    "blocks of 8 MiB": ("nothing is rewritten", "s3fs.S3FileSystem().open({address}, {options})"),
+    "blocks of 8 MiB": (
+        "nothing is rewritten",
+        "s3fs.S3FileSystem().open({address}, cache_type='blockcache', block_size=8388608)",
+    ),
     "whole": ("{mb:.3g} MB in memory", "obstore.get_range(…) by ten threads"),
-    "references": ("one object; readers must know it", _REFER),
+    "references": (_KNOWN, _REFER),
     "references, 64 in flight": (
-        "one object; readers must know it",
+        _KNOWN,
         f'{_REFER}; zarr.config.set({{{{"async.concurrency": 64}}}})',
     ),
 }
 
 
-def _read_as_it_is(
-    report: FileReport, layout: FileLayout, network: Network, way: Way, address: str
-) -> Advice:
-    """Predict a default of a library, another setting, a download or references."""
-    options = ", ".join(f"{key}={value!r}" for key, value in way.file_options().items())
-    cost, command = _HOW[way.name]
-    given = {"address": address, "options": options, "mb": report.file_nbytes / 1e6}
-    found = predict(way, layout, network)
-    return Advice(way.name, found, cost.format(**given), command.format(**given))
-
-
-def _read_repacked(
-    report: FileReport, whole: FileLayout, layout: FileLayout, network: Network, repack: Repack
-) -> Advice | None:
-    """Predict a repack, read by blocks and a page buffer; none if it makes the file much longer."""
-    repacked = lay_out(report, whole, layout, repack)
-    if repacked.file_nbytes > MOST_GROWTH * report.file_nbytes:
-        return None
-    name = report.name.rpartition("/")[2] if "://" in report.name else report.name
-    cost = f"rewrites {report.file_nbytes / 1e6:.3g} MB as {repacked.file_nbytes / 1e6:.3g} MB"
-    arguments = " ".join(map(quote, repack.list_arguments()))
-    path = quote(f"./{name}" if name.startswith("-") else name)
-    command = f"h5repack {arguments} {path} repacked.h5 && h5diff {path} repacked.h5"
-    return Advice(repack.label, predict(BLOCKS, repacked, network), cost, command, repack)
+def _write_command(name: str, repack: Repack) -> str:
+    """Write the line of a shell that makes a repack of a file, or of its copy on disk."""
+    path = name.rpartition("/")[2] if "://" in name else name
+    path = shlex.quote(f"./{path}" if path.startswith("-") else path)
+    arguments = shlex.join(repack.list_arguments())
+    return f"h5repack {arguments} {path} repacked.h5 && h5diff {path} repacked.h5"

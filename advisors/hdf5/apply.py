@@ -12,8 +12,15 @@ from pathlib import Path
 import h5py
 import hdf5plugin
 
-from advisors.hdf5.files import Source, is_near, name_source, open_hdf5, open_source, walk
-from advisors.hdf5.inspection import list_external, list_sources
+from advisors.hdf5.files import (
+    Source,
+    is_near,
+    list_other_files,
+    name_source,
+    open_hdf5,
+    open_source,
+    walk,
+)
 from advisors.hdf5.repacked import Repack
 from helpers.cli import check_interrupt
 from helpers.errors import UserError, cut, show
@@ -130,13 +137,14 @@ def check_others(path: Path, name: str, folder: Path | None, out_folder: Path) -
                 asked += [(at, os.fsdecode(found.links.get_val(key)[0])) for key in external]
             elif isinstance(found, h5py.h5d.DatasetID):
                 dataset = h5py.Dataset(found)
-                if outside := list_external(dataset):
+                outside = list_other_files(dataset)
+                if dataset.external:
                     raise UserError(
                         f"file: {name}: {show(at)} has its values in another file,"
                         f" {show(outside[0])}, which a copy would write to; allowed: a file that"
                         " holds its values itself"
                     )
-                asked += [(at, other) for other in list_sources(dataset)]
+                asked += [(at, other) for other in outside]
     home = out_folder.resolve()
     is_home = folder is not None and {folder.resolve(), (folder / Path(name).name).resolve().parent} == {home}  # fmt: skip
     for at, other in asked:

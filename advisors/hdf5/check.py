@@ -8,10 +8,9 @@ by asking for them apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
-from advisors.hdf5.inspection import FileLayout, FileReport, Variable, merge_spans
+from advisors.hdf5.inspection import FileLayout, Read, Variable, merge_spans
 from helpers.errors import cut, write_bytes
 from helpers.models.transfer import Network
 
@@ -30,91 +29,79 @@ _PORTABLE = {1, 2, 3}  # deflate, shuffle, fletcher32: filters that every reader
 _N_SHOWN = 3  # datasets that a problem names
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An item of the list that fails."""
-
-    name: str
-    text: str  # what is so, and what to do about it
-
-
-def list_problems(report: FileReport, layout: FileLayout, network: Network) -> list[Problem]:
-    """List what is wrong with a file whose metadata were read, for readers over a network."""
+def find_problems(layout: FileLayout, network: Network) -> dict[str, str]:
+    """Find what is wrong with a file, for readers over a network: items that fail, and what to do about each."""
     gap = network.first_byte_median_s * network.stream_nbytes_per_s
     gap_nbytes = round(gap) if 0 < gap < math.inf else 0
-    found = (*_check_layout(report, layout, gap_nbytes), *_check_variables(report.variables))
-    return [one for one in found if one is not None]
+    return _check_file(layout, gap_nbytes) | _check_variables(layout.variables)
 
 
-def _count_places(spans: Sequence[tuple[int, int]], gap_nbytes: int) -> int:
-    """Count the places of spans, of which those that are better read together are one."""
-    return len(merge_spans((start, stop + gap_nbytes) for start, stop in spans))
-
-
-def _bound(name: str, value: float, most: float, text: str) -> Problem | None:
-    return Problem(name, text) if value > most else None
-
-
-def _check_layout(
-    report: FileReport, layout: FileLayout, gap_nbytes: int
-) -> Iterator[Problem | None]:
+def _check_file(layout: FileLayout, gap_nbytes: int) -> dict[str, str]:
     """Check what a rewrite mends without touching any dataset."""
-    page, nbytes, metadata = report.page_nbytes, report.metadata_nbytes, layout.metadata
-    if not page:
-        text = "the file has no pages"
-        yield Problem("paged-file-space", text)
-    elif page < nbytes:
-        text = f"metadata take {write_bytes(nbytes)}, more than a page of {write_bytes(page)}; make pages larger"
-        yield Problem("page-size", text)
-    n_places = _count_places(metadata, gap_nbytes)
-    text = f"metadata are scattered over {n_places} places; consolidate them"
-    most = 1 + nbytes // max(page, _TOGETHER_NBYTES)
-    yield _bound("consolidated-metadata", n_places, most, text)
-    heaps = [(one.offset, one.stop) for one in layout.opened if not one.is_metadata]
-    n_away = _count_places((*metadata, *heaps), gap_nbytes) - n_places
-    text = (
-        f"texts of variable length in attributes are scattered over {n_away} places;"
-        " rewrite the file, or store them with a fixed length"
-    )
-    yield _bound("global-heaps", n_away, 1, text)
+    page, metadata, user = layout.page_nbytes, layout.metadata, layout.userblock_nbytes
+    nbytes = sum(stop - start for start, stop in metadata)
+
+    def count(reads: Iterable[Read] = ()) -> int:
+        """Count the places of metadata and more; those that are better read together are one."""
+        spans = [*metadata, *((one.offset, one.stop) for one in reads)]
+        return len(merge_spans((start, stop + gap_nbytes) for start, stop in spans))
+
+    n_places = count()
+    n_heaps = count(one for one in layout.opened if not one.is_metadata) - n_places
     small = [
-        (one.offset, one.stop)
-        for variable, reads in zip(report.variables, layout.read, strict=False)
-        if not variable.chunk_shape
+        one
+        for variable, reads in zip(layout.variables, layout.read, strict=True)
         for one in reads
-        if not one.is_metadata and one.nbytes <= _SMALL_NBYTES
+        if not variable.chunk_shape and not one.is_metadata and one.nbytes <= _SMALL_NBYTES
     ]
-    n_away = _count_places((*metadata, *small), gap_nbytes) - n_places
-    text = f"small datasets are scattered over {n_away} places, a request each; make them compact"
-    yield _bound("small-datasets", n_away, 1, text)
-    n_user = report.userblock_nbytes
-    text = f"a user block of {write_bytes(n_user)} stands before the file, so that it cannot have pages"
-    yield _bound("user-block", n_user, 0, text)
+    n_small = count(small) - n_places
+    found = {}
+    if not page:
+        found["paged-file-space"] = "the file has no pages"
+    elif page < nbytes:
+        told = f"metadata take {write_bytes(nbytes)}, more than a page of {write_bytes(page)}"
+        found["page-size"] = f"{told}; make pages larger"
+    if n_places > 1 + nbytes // max(page, _TOGETHER_NBYTES):
+        told = f"metadata are scattered over {n_places} places; consolidate them"
+        found["consolidated-metadata"] = told
+    if n_heaps > 1:
+        told = f"texts of variable length in attributes are scattered over {n_heaps} places"
+        found["global-heaps"] = f"{told}; rewrite the file, or store them with a fixed length"
+    if n_small > 1:
+        told = f"small datasets are scattered over {n_small} places, a request each"
+        found["small-datasets"] = f"{told}; make them compact"
+    if user:
+        told = f"a user block of {write_bytes(user)} stands before the file"
+        found["user-block"] = f"{told}, so that it cannot have pages"
+    return found
 
 
-def _check_variables(variables: Sequence[Variable]) -> Iterator[Problem | None]:
+def _check_variables(variables: Sequence[Variable]) -> dict[str, str]:
     """Check chunks, types and filters of the datasets."""
     least, most = CHUNK_NBYTES
     chunked = [v for v in variables if v.chunk_shape and v.n_chunks]
     small = [v for v in chunked if v.n_chunks > 1 and v.chunk_nbytes < least]
     large = [v for v in chunked if v.chunk_nbytes > most]
+    loose = [v for v in variables if v.is_variable_length]
+    rare = [v for v in variables if not {*v.filter_numbers} <= _PORTABLE]
+    found = {}
     told = [f"{_count(small)} chunks below {write_bytes(least)}: {_name(small)}"] * bool(small)
     told += [f"{_count(large)} chunks above {write_bytes(most)}: {_name(large)}"] * bool(large)
-    yield _bound("chunk-bytes", len(small) + len(large), 0, "; ".join(told))
+    if told:
+        found["chunk-bytes"] = "; ".join(told)
     largest = max(chunked, key=lambda v: v.chunk_nbytes, default=None)
-    if largest is not None:
-        text = (
+    if largest is not None and largest.chunk_nbytes > CHUNK_CACHE_NBYTES:
+        found["chunk-cache"] = (
             f"chunks of {cut(largest.name)} have {write_bytes(largest.chunk_nbytes)}, more than the"
             f" {write_bytes(CHUNK_CACHE_NBYTES)} that HDF5 keeps; set rdcc_nbytes or make them smaller"
         )
-        yield _bound("chunk-cache", largest.chunk_nbytes, CHUNK_CACHE_NBYTES, text)
-    loose = [v for v in variables if v.is_variable_length]
-    text = f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}"
-    yield _bound("variable-length", len(loose), 0, text)
-    rare = [v for v in variables if not {*v.filter_numbers} <= _PORTABLE]
-    names = cut(", ".join(sorted({name for v in rare for name in v.filters})))
-    text = f"{_count(rare)} filters that need a plugin ({names}): {_name(rare)}"
-    yield _bound("filters", len(rare), 0, text)
+    if loose:
+        told_loose = f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}"
+        found["variable-length"] = told_loose
+    if rare:
+        names = cut(", ".join(sorted({name for v in rare for name in v.filters})))
+        found["filters"] = f"{_count(rare)} filters that need a plugin ({names}): {_name(rare)}"
+    return found
 
 
 def _count(variables: Sequence[Variable]) -> str:

@@ -60,7 +60,7 @@ def advise(
     say(told)
     if out is None or chosen is None:
         return
-    say(f"{chosen.label}: {apply_repack(source, chosen, out)}", err=is_json)
+    say(f"{chosen.name}: {apply_repack(source, chosen, out)}", err=is_json)
 
 
 def render(advised: Advised) -> Iterator[str]:
@@ -82,7 +82,7 @@ def render(advised: Advised) -> Iterator[str]:
         yield f"    left out, for it would take long: {report.n_left_out:,} objects and chunks or more"
     if advised.not_predicted:
         yield f"    not predicted, for it would take long: {'; '.join(advised.not_predicted)}"
-    yield from (f"wrong: {one.text}" for one in advised.problems)
+    yield from (f"wrong: {one['text']}" for one in advised.problems)
     yield f"nothing is wrong by {GUIDE}" if not advised.problems else f"    by {GUIDE}"
     yield f"read {len(advised.variables)} of {len(report.variables)} datasets over {advised.profile}, predicted;"
     yield (

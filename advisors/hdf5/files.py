@@ -1,4 +1,4 @@
-"""HDF5 files on disk, in object storage or behind a web server: opened, walked, and their chunks found."""
+"""HDF5 files on disk, in object storage or behind a web server: opened and walked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
@@ -41,15 +41,25 @@ def name_source(source: Source) -> str:
 @contextmanager
 def open_source(source: Source, patience_s: float = 1e6) -> Iterator[BinaryIO]:
     """Open an HDF5 file for reading, with a cache of large blocks if it is far away."""
+    name = name_source(source)
     try:
         with deadline(patience_s):
-            with _explain(source):
+            try:
                 file = _open_bytes(source)
+            except UserError:
+                raise
+            except Exception as error:  # whatever its client makes of a store
+                told = (
+                    f" cannot be read ({redact(shorten_error(error))}); allowed: a file that can be"
+                )
+                if isinstance(error, FileNotFoundError):
+                    told = " is not there; allowed: a file that exists"
+                raise UserError(f"file: {name}{told}") from error
             with file:
                 yield file
     except TimeoutError as error:
         told = f"not read in {patience_s:g} s; allowed: one that answers by then"
-        raise UserError(f"file: {name_source(source)}: {told}") from error
+        raise UserError(f"file: {name}: {told}") from error
 
 
 def _open_bytes(source: Source) -> BinaryIO:
@@ -70,33 +80,15 @@ def _open_bytes(source: Source) -> BinaryIO:
 
 def _open_regular(path: str) -> BinaryIO:
     """Open a file on disk; a pipe or a device would be waited for, or never end."""
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "no regular file but a pipe or a device"
-        raise UserError(f"file: {cut(path)} is {what}; allowed: an HDF5 file")
-    if not os.path.getsize(path):
-        raise UserError(f"file: {cut(path)} is empty; allowed: an HDF5 file")
-    return open(path, "rb")  # `open_source` closes it
+    found = os.stat(path)
+    if stat.S_ISREG(found.st_mode) and found.st_size:
+        return open(path, "rb")  # `open_source` closes it
+    what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file but a pipe or a device"
+    what = "empty" if stat.S_ISREG(found.st_mode) else what
+    raise UserError(f"file: {cut(path)} is {what}; allowed: an HDF5 file")
 
 
-@contextmanager
-def _explain(source: Source) -> Iterator[None]:
-    """Say in one line why a source cannot be read."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:  # whatever its client makes of a store
-        why = redact(shorten_error(error))
-        told = f" cannot be read ({why}); allowed: a file that can be"
-        if isinstance(error, FileNotFoundError):
-            told = " is not there; allowed: a file that exists"
-        elif isinstance(error, PermissionError):
-            told = ": no permission to read it; allowed: a file that you may read"
-        raise UserError(f"file: {name_source(source)}{told}") from error
-
-
-LIBRARY_ERRORS = (OSError, RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError)  # fmt: skip
+_ERRORS = (OSError, RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError)  # fmt: skip
 """What h5py raises of a file whose metadata make no sense, next to its own OSError."""
 
 
@@ -108,7 +100,7 @@ def open_hdf5(file: Any, name: str, **options: Any) -> Iterator[h5py.File]:
             yield opened
     except UserError:
         raise
-    except LIBRARY_ERRORS as error:
+    except _ERRORS as error:
         text = shorten_error(error)
         told = f"cannot be read ({text}); allowed: a sound file that nothing writes to"
         if "file signature not found" in text:
@@ -144,9 +136,7 @@ def walk(file: h5py.File, deadline: Deadline | None = None) -> Iterator[tuple[st
     Without recursion, for groups may be nested a thousand deep; each is opened from the one above.
     """
     deadline, seen = deadline or Deadline(), set[int]()
-    stack: list[tuple[str, Any, bytes]] = [
-        ("", file.id, b"/")
-    ]  # path, what it lies in, and its name
+    stack: list[tuple[str, Any, bytes]] = [("", file.id, b"/")]  # path, where it lies, its name
     while stack:
         path, parent, name = stack.pop()
         if deadline.is_over:
@@ -160,10 +150,8 @@ def walk(file: h5py.File, deadline: Deadline | None = None) -> Iterator[tuple[st
         seen.add(address)
         yield path, found
         if isinstance(found, h5py.h5g.GroupID):
-            under = (
-                (f"{path}/{one.decode(errors='surrogateescape')}", found, one) for one in found
-            )
-            stack += reversed([*under])
+            names = [one.decode(errors="surrogateescape") for one in found]
+            stack += [(f"{path}/{name}", found, os.fsencode(name)) for name in reversed(names)]
 
 
 def list_datasets(file: h5py.File, deadline: Deadline | None = None) -> list[str]:
@@ -178,10 +166,15 @@ def find_dataset(file: h5py.File, variable: str, name: str) -> h5py.Dataset:
     if isinstance(found, h5py.Dataset):
         return found
     names = list_datasets(file, Deadline(_FOR_A_MESSAGE_S))
-    shown = ", ".join(map(cut, names[:8])) + (
-        f" and {len(names) - 8} more" if len(names) > 8 else ""
-    )
+    shown = ", ".join(map(cut, names[:8])) + f" and {len(names) - 8} more" * (len(names) > 8)
     raise UserError(f"variables: {show(variable)} is not in {name}; allowed: {shown or 'none'}")
+
+
+def list_other_files(dataset: h5py.Dataset) -> list[str]:
+    """Name the files in which a dataset has its values: external ones, or those of a virtual one."""
+    sources = dataset.virtual_sources() if dataset.is_virtual else ()
+    names = (one.file_name for one in sources if one.file_name != ".")
+    return [*(str(name) for name, *_ in dataset.external or ()), *dict.fromkeys(names)]
 
 
 def get_page_nbytes(file: h5py.File) -> int:
@@ -189,12 +182,6 @@ def get_page_nbytes(file: h5py.File) -> int:
     plist = file.id.get_create_plist()
     is_paged = plist.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
     return int(plist.get_file_space_page_size()) if is_paged else 0
-
-
-def get_filters(dataset: h5py.Dataset) -> list[tuple[Any, ...]]:
-    """Return number, flags, options and name of each filter."""
-    plist = dataset.id.get_create_plist()
-    return [plist.get_filter(number) for number in range(plist.get_nfilters())]
 
 
 def is_variable_length(dtype: Any) -> bool:
@@ -206,17 +193,3 @@ def is_variable_length(dtype: Any) -> bool:
     return h5py.check_vlen_dtype(dtype) is not None or (
         (info := h5py.check_string_dtype(dtype)) is not None and info.length is None
     )
-
-
-Chunk = tuple[tuple[int, ...], int, int]
-"""Corner, in elements, then offset and bytes in the file."""
-
-
-def visit_chunks(dataset: h5py.Dataset, see: Callable[[Chunk], bool | None]) -> None:
-    """Show each stored chunk as the index comes to it, until one is answered by True."""
-    if dataset.chunks is None:
-        offset, nbytes = dataset.id.get_offset(), dataset.id.get_storage_size()
-        if offset is not None and nbytes:
-            see(((0,) * dataset.ndim, offset, nbytes))
-        return
-    dataset.id.chunk_iter(lambda info: see((info.chunk_offset, info.byte_offset, info.size)))

@@ -16,14 +16,12 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import h5py
 
 from advisors.hdf5.files import (
-    Chunk,
     Deadline,
     find_dataset,
-    get_filters,
     get_page_nbytes,
     is_variable_length,
+    list_other_files,
     open_hdf5,
-    visit_chunks,
     walk,
 )
 from helpers.errors import UserError
@@ -51,16 +49,9 @@ class LoggedFile:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.seek, self.tell = file.seek, file.tell
+        self.read, self.seek, self.tell, self.flush = file.read, file.seek, file.tell, file.flush
         self.reads: list[Read] = []
         """Each read so far."""
-
-    def read(self, nbytes: int = -1) -> bytes:
-        """Read and note it."""
-        at = self._file.tell()
-        found = self._file.read(nbytes)
-        self.reads.append(Read(at, len(found), not found.startswith(_HEAP_SIGNATURE)))
-        return found
 
     def readinto(self, buffer: Any) -> int:
         """Read and note it."""
@@ -70,15 +61,12 @@ class LoggedFile:
         self.reads.append(Read(at, len(buffer), not is_heap))
         return nbytes
 
-    def flush(self) -> None:
-        """Do nothing: nothing is written."""
-
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
     """What the library asks for of a file, in order and without a page buffer.
 
-    `inspect_file` finds it in a file, `descriptions.describe_layout` makes one of a few numbers.
+    `record_reads` finds it in a file, `descriptions.describe_layout` makes one of a few numbers.
     """
 
     opened: tuple[Read, ...]  # to open and list the file
@@ -89,6 +77,7 @@ class FileLayout:
     references_nbytes: int = 0  # of a file of references to all chunks
     decode_s: float = 0.0  # processor time of decoding what is read
     variables: tuple[Variable, ...] = ()  # that are read, if they were looked at
+    userblock_nbytes: int = 0  # before the beginning of the file
 
     @property
     def metadata(self) -> list[tuple[int, int]]:
@@ -102,37 +91,30 @@ class FileLayout:
         return [[one for one in reads if not one.is_metadata] for reads in self.read]
 
 
-def list_tree(
-    file: h5py.File, groups: Collection[str] | None = None, deadline: Deadline | None = None
-) -> int:
-    """Open objects of a file and read their attributes, as readers of netCDF do; count both.
-
-    They are those of the whole tree, as of programs that look for something, or some groups with
-    what is directly in them, as xarray opens a group.
-    """
-    deadline = deadline or Deadline()
-    return sum(_list_object(found) for found in _iterate_listed(file, groups, deadline))
-
-
-def _iterate_listed(
+def iterate_listed(
     file: h5py.File, groups: Collection[str] | None, deadline: Deadline
-) -> Iterator[Any]:
+) -> Iterator[tuple[str, Any]]:
+    """Give paths and objects of the whole tree, or of some groups with what is directly in them.
+
+    The whole is for programs that look for something; xarray opens a group.
+    """
     if groups is None:
-        yield from (found for _, found in walk(file, deadline))
+        yield from walk(file, deadline)
         return
     for name in groups:
         if not isinstance(group := file.get(name or "/"), h5py.Group):
             continue  # what is looked for in it is refused by its name
-        yield group.id
+        yield name, group.id
         for n, key in enumerate(group):
             if deadline.is_over:
                 deadline.n_left_out += len(group) - n
                 return
             if (found := group.get(key)) is not None:  # a link may lead nowhere
-                yield found.id
+                yield f"{name}/{key}", found.id
 
 
-def _list_object(found: Any) -> int:
+def list_object(found: Any) -> int:
+    """Read the attributes of an object, as readers of netCDF do; count both."""
     n_attributes = int(h5py.h5a.get_num_attrs(found))
     if n_attributes:
         list(h5py.AttributeManager(SimpleNamespace(id=found)).values())
@@ -146,30 +128,44 @@ MAX_CHUNKS = 100_000
 def record_reads(
     file: BinaryIO,
     name: str,
-    variables: Sequence[str],
+    variables: Sequence[str] | None = None,
     *,
     groups: Collection[str] | None = None,
     deadline: Deadline | None = None,
 ) -> FileLayout:
-    """Note what the library asks for to open a file, to list it as `list_tree` does, and to read variables."""
-    log, reads, looked_at = LoggedFile(file), list[tuple[Read, ...]](), list[Variable]()
+    """Note what the library asks for to open a file, to list it, and to read variables.
+
+    They are listed as `iterate_listed` does it. Without `variables`, each dataset is read where it is listed.
+    """
+    log, n_seen, n_listed = LoggedFile(file), 0, 0
+    listing, reads, looked_at = list[Read](), list[tuple[Read, ...]](), list[Variable]()
+
+    def record(path: str, dataset: h5py.Dataset, n_before: int) -> None:
+        n_most = MAX_CHUNKS - sum(map(len, reads))
+        reads.append(_record_dataset(log, dataset, n_before, n_most))
+        looked_at.append(inspect_variable(dataset, path))
+
     with open_hdf5(log, name) as opened:
-        n_listed = list_tree(opened, groups, deadline)
-        listing = tuple(log.reads)
-        for variable in variables:
-            n_before, n_most = len(log.reads), MAX_CHUNKS - sum(map(len, reads))
-            dataset = find_dataset(opened, variable, name)
-            reads.append(_record_dataset(log, dataset, n_before, n_most))
-            looked_at.append(inspect_variable(dataset, variable))
-        page_nbytes = get_page_nbytes(opened)
+        page_nbytes, userblock_nbytes = get_page_nbytes(opened), opened.userblock_size
+        for path, found in iterate_listed(opened, groups, deadline or Deadline()):
+            n_listed += list_object(found)
+            listing += log.reads[n_seen:]
+            if variables is None and isinstance(found, h5py.h5d.DatasetID):
+                record(path.strip("/"), h5py.Dataset(found), len(log.reads))
+            n_seen = len(log.reads)
+        listing += log.reads[n_seen:]
+        for variable in variables or ():
+            n_seen = len(log.reads)
+            record(variable, find_dataset(opened, variable, name), n_seen)
     return FileLayout(
-        listing,
+        tuple(listing),
         tuple(reads),
         file.seek(0, 2),
         page_nbytes,
         n_listed,
         decode_s=sum(one.decode_s for one in looked_at),
         variables=tuple(looked_at),
+        userblock_nbytes=userblock_nbytes,
     )
 
 
@@ -181,16 +177,20 @@ def _record_dataset(
     Of their index the library reads each part where it needs it, between chunks. Heaps of values
     of variable length are not looked for: nothing but the values says where they are.
     """
-    found = list[tuple[Chunk, int]]()
+    # of each chunk its corner, offset and bytes, and how much of the index was read before it
+    found = list[tuple[tuple[int, ...], int, int, int]]()
 
-    def see(chunk: Chunk) -> bool | None:  # True ends it
+    def see(one: Any) -> bool | None:  # True ends it
         if len(found) < n_most:
-            found.append((chunk, len(log.reads)))
+            found.append((one.chunk_offset, one.byte_offset, one.size, len(log.reads)))
         return True if len(found) >= n_most else None
 
-    visit_chunks(dataset, see)
+    if dataset.chunks is not None:
+        dataset.id.chunk_iter(see)
+    elif (at := dataset.id.get_offset()) is not None and (nbytes := dataset.id.get_storage_size()):
+        see(h5py.h5d.StoreInfo((), 0, at, nbytes))
     reads = list[Read]()
-    for (_, at, nbytes), n_logged in sorted(found):
+    for _, at, nbytes, n_logged in sorted(found):
         reads += log.reads[n_before:n_logged]
         n_before = max(n_before, n_logged)
         reads.append(Read(at, nbytes, is_metadata=False))
@@ -282,66 +282,14 @@ class Variable:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class FileReport:
-    """How an HDF5 file lies."""
-
-    name: str  # path or address
-    file_nbytes: int  # bytes of the file, and of the block before its beginning
-    userblock_nbytes: int
-    page_nbytes: int  # bytes of a page; 0 where file space is not paged
-    # bytes that the library reads to list every object, attribute and chunk, each counted once;
-    # and how many separate places they lie in
-    metadata_nbytes: int
-    n_metadata_spans: int
-    n_listed: int  # objects and attributes
-    variables: tuple[Variable, ...]  # every dataset
-    n_left_out: int = 0  # objects and chunks that were not looked at, because time was over
-
-
-def inspect_file(
-    file: BinaryIO, name: str, deadline: Deadline | None = None
-) -> tuple[FileReport, FileLayout]:
-    """Read how an HDF5 file lies from its metadata alone, and what reading all of it asks for."""
-    deadline, log, n_listed, n_seen, n_reads = deadline or Deadline(), LoggedFile(file), 0, 0, 0
-    variables, reads, listing = list[Variable](), list[tuple[Read, ...]](), list[Read]()
-    with open_hdf5(log, name) as opened:
-        page_nbytes, userblock_nbytes = get_page_nbytes(opened), opened.userblock_size
-        for path, found in walk(opened, deadline):
-            n_listed += _list_object(found)
-            listing += log.reads[n_seen:]
-            if isinstance(found, h5py.h5d.DatasetID):
-                dataset = h5py.Dataset(found)
-                reads.append(_record_dataset(log, dataset, len(log.reads), MAX_CHUNKS - n_reads))
-                n_reads += len(reads[-1])
-                variables.append(inspect_variable(dataset, path.strip("/")))
-            n_seen = len(log.reads)
-    n = file.seek(0, 2)
-    layout = FileLayout(
-        tuple(listing),
-        tuple(reads),
-        n,
-        page_nbytes,
-        n_listed,
-        decode_s=sum(one.decode_s for one in variables),
-        variables=tuple(variables),
-    )
-    spans = layout.metadata
-    places = (sum(stop - start for start, stop in spans), len(spans), n_listed)
-    report = FileReport(
-        name, n, userblock_nbytes, page_nbytes, *places, layout.variables, deadline.n_left_out
-    )
-    return report, layout
-
-
 def inspect_variable(dataset: h5py.Dataset, name: str) -> Variable:
     """Read how one dataset lies in its file."""
-    n_chunks = (
-        dataset.id.get_num_chunks() if dataset.chunks else int(dataset.id.get_offset() is not None)
-    )
+    one = dataset.id
+    plist = one.get_create_plist()
+    n_chunks = one.get_num_chunks() if dataset.chunks else int(one.get_offset() is not None)
     filters = [
         (number, text.decode(errors="replace") or "unnamed")
-        for number, *_, text in get_filters(dataset)
+        for number, *_, text in map(plist.get_filter, range(plist.get_nfilters()))
     ]
     return Variable(
         name,
@@ -349,22 +297,11 @@ def inspect_variable(dataset: h5py.Dataset, name: str) -> Variable:
         str(dataset.dtype),
         dataset.chunks or (),
         n_chunks,
-        dataset.id.get_storage_size(),
+        one.get_storage_size(),
         math.prod(dataset.shape or (0,)) * dataset.dtype.itemsize,
         tuple(name for _, name in filters),
         tuple(number for number, _ in filters),
         tuple(f"{name} (number {n})" for n, name in filters if not h5py.h5z.filter_avail(n)),
         is_variable_length(dataset.dtype),
-        (*list_external(dataset), *dict.fromkeys(list_sources(dataset))),
+        tuple(list_other_files(dataset)),
     )
-
-
-def list_external(dataset: h5py.Dataset) -> list[str]:
-    """Name the files, not of HDF5, in which a dataset has its values."""
-    return [str(name) for name, *_ in dataset.external or ()]
-
-
-def list_sources(dataset: h5py.Dataset) -> list[str]:
-    """Name the other files of which a virtual dataset is made."""
-    found = dataset.virtual_sources() if dataset.is_virtual else ()
-    return [source.file_name for source in found if source.file_name != "."]

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from fsspec.caching import caches
 
@@ -26,42 +26,27 @@ from helpers.models.transfer import Network, Step, replay
 MIB = 2**20
 
 
-class Cache(Protocol):
-    """What stands between the library and the network."""
-
-    def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
-        """Return, of an empty cache, the requests that each read of a file leads to."""
-
-
 def read_through(
-    between: Sequence[Cache], reads: Sequence[Read], file_nbytes: int, *, n_first: int = 0
-) -> tuple[list[Read], list[Read]]:
-    """Find the requests that reads become behind caches, the first of them nearest to the library.
-
-    Returns
-    -------
-    tuple of list of Read
-        Requests of the first `n_first` reads, and of the others, which find the caches as the
-        first left them.
+    between: Sequence[FileCache | PageBuffer], reads: Sequence[Read], file_nbytes: int
+) -> list[list[Read]]:
+    """Find the requests that each read becomes behind caches, the first of them nearest to the library.
 
     Examples
     --------
     Three reads in two blocks of 100 bytes:
 
     >>> reads = [Read(0, 10), Read(90, 10), Read(100, 10)]
-    >>> first, others = read_through([FileCache("blockcache", 100)], reads, 150, n_first=1)
-    >>> [one.nbytes for one in first], [one.nbytes for one in others]
-    ([100], [50])
+    >>> asked = read_through([FileCache("blockcache", 100)], reads, 150)
+    >>> [[one.nbytes for one in each] for each in asked]
+    [[100], [], [50]]
     """
     asked = [
         [one._replace(nbytes=max(0, min(one.stop, file_nbytes) - one.offset))] for one in reads
     ]
     for cache in between:
-        found = iter(cache.answer([one for part in asked for one in part], file_nbytes))
+        found = iter(cache.answer([*chain(*asked)], file_nbytes))
         asked = [[request for _ in part for request in next(found)] for part in asked]
-    parts = asked[:n_first], asked[n_first:]
-    first, others = ([request for part in side for request in part] for side in parts)
-    return first, others
+    return asked
 
 
 def order_reads(parts: Sequence[Sequence[Read]], *, in_flight: int = 1) -> tuple[Step, ...]:
@@ -72,9 +57,6 @@ def order_reads(parts: Sequence[Sequence[Read]], *, in_flight: int = 1) -> tuple
 
     Examples
     --------
-    >>> [step.after for step in order_reads([[Read(0, 1), Read(1, 1), Read(2, 1)]])]
-    [(), (0,), (1,)]
-
     Two in flight, of two parts: each waits until so many have ended.
 
     >>> [step.after for step in order_reads([[Read(0, 1)] * 3, [Read(0, 1)]], in_flight=2)]
@@ -118,7 +100,7 @@ class FileCache:
     """
 
     name: str  # as in `cache_type`
-    block_nbytes: int = 8 * MIB
+    block_nbytes: int
 
     def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
         """Let the cache answer each read, and note what it fetches."""
@@ -134,19 +116,19 @@ class FileCache:
         if hasattr(cache, "_thread_executor"):
             cache._thread_executor.shutdown()
             cache._thread_executor = background
-        answers, ahead = list[list[Read]](), list[tuple[int, int]]()  # places of the latest
+        answers, latest = (
+            list[list[Read]](),
+            list[Read](),
+        )  # requests of the latest read that had some
         for read in reads:
             asked.clear()
             if read.nbytes:
                 cache._fetch(read.offset, read.stop)
-            for i, k in ahead:
-                one = answers[i][k]
-                if one.offset < read.stop and read.offset < one.stop:
-                    answers[i][k] = one._replace(is_ahead=False)
+            for k, one in enumerate(latest):
+                if one.is_ahead and one.offset < read.stop and read.offset < one.stop:
+                    latest[k] = one._replace(is_ahead=False)
             answers.append([one._replace(is_metadata=read.is_metadata) for one in asked])
-            if asked:
-                last = len(answers) - 1
-                ahead = [(last, k) for k, one in enumerate(asked) if one.is_ahead]
+            latest = answers[-1] or latest
         return answers
 
 
@@ -199,13 +181,9 @@ class Way:
     page_buffer_nbytes: int = 0  # HDF5's, at least a page, where file space is paged
     in_flight: int = 1  # requests that it keeps in flight
 
-    def file_options(self) -> dict[str, Any]:
-        """Give the options with which fsspec opens the file so."""
-        return {"cache_type": self.cache_type, "block_size": self.block_nbytes}
-
-    def caches(self, layout: FileLayout) -> list[Cache]:
+    def caches(self, layout: FileLayout) -> list[FileCache | PageBuffer]:
         """Give the caches between the library and the network, for a file."""
-        found: list[Cache] = [FileCache(self.cache_type, self.block_nbytes)]
+        found: list[FileCache | PageBuffer] = [FileCache(self.cache_type, self.block_nbytes)]
         if (page := layout.page_nbytes) and self.page_buffer_nbytes:  # it holds a page at least
             found.insert(0, PageBuffer(page, max(self.page_buffer_nbytes, page)))
         return found
@@ -227,36 +205,28 @@ BLOCKS = Way("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
 def choose_earthaccess(file_nbytes: int) -> Way:
     """Give what `earthaccess.open` returns for a file of so many bytes, as of earthaccess 0.19.
 
-    Blocks of 4 MiB below 100 MiB, of 8 MiB below 1 GiB, else of 16 MiB, and the next one is
-    fetched in the background: `cache_type="background"` in `earthaccess/store.py`, where the
-    documentation of `open` has `blockcache`.
-
-    Examples
-    --------
-    >>> [choose_earthaccess(n * MIB).block_nbytes // MIB for n in (99, 100, 1024)]
-    [4, 8, 16]
+    Blocks of 4, 8 or 16 MiB, of which the next is fetched in the background:
+    `cache_type="background"` in `earthaccess/store.py`, where the documentation of `open` has
+    `blockcache`.
     """
     large = 8 if file_nbytes < 1024 * MIB else 16
     n_mib = 4 if file_nbytes < 100 * MIB else large
     return Way("earthaccess.open", cache_type="background", block_nbytes=n_mib * MIB)
 
 
-def list_ways(layout: FileLayout, *, in_flight: int = 10, is_web: bool = False) -> list[Way]:
-    """List the ways to read a file as it is, the default first.
+def list_ways(layout: FileLayout, *, is_web: bool = False) -> list[Way]:
+    """List the ways to read a file as it is, at a web server or in a bucket, the default first.
 
-    `in_flight` is what a download, and references with nothing set, keep in flight; references
-    with 64 are listed next to those.
+    Zarr keeps 10 chunks in flight where nothing is set.
     """
-    references = Way("references", "references", in_flight=in_flight)
-    more = replace(references, name="references, 64 in flight", in_flight=64)
     return [
         DEFAULT_HTTPS if is_web else DEFAULT,
         XARRAY,
         choose_earthaccess(layout.file_nbytes),
         BLOCKS,
-        Way("whole", "whole", in_flight=in_flight),
-        references,
-        *([more] if in_flight != more.in_flight else []),
+        Way("whole", "whole", in_flight=10),
+        Way("references", "references", in_flight=10),
+        Way("references, 64 in flight", "references", in_flight=64),
     ]
 
 
@@ -283,65 +253,38 @@ class Predicted:
     nbytes: int
 
     @property
-    def name(self) -> str:
-        """Name of the way."""
-        return self.way.name
-
-    @property
     def seconds(self) -> float:
         """Time of both."""
         return self.open_s + self.read_s
 
 
-def predict_ways(
-    layout: FileLayout, network: Network, *, in_flight: int = 10, is_web: bool = False
-) -> list[Predicted]:
-    """Predict every way to read a file as it is, the default first.
-
-    Parameters
-    ----------
-    layout : FileLayout
-        Of a file, by `inspection.record_reads`, or of a description, by
-        `descriptions.describe_layout`.
-    network : Network
-        As `network_of(profile)` gives it.
-    in_flight : int
-        Requests that a download, and references with nothing set, keep in flight.
-    is_web : bool
-        Whether the file is at a web server and not in a bucket.
-    """
-    ways = list_ways(layout, in_flight=in_flight, is_web=is_web)
-    return [predict(way, layout, network) for way in ways]
-
-
 def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float = 1.0) -> Predicted:
     """Predict one way; `dilation` is that of the network, so processors count for as much less."""
-    if way.kind == "whole":
-        n, step = layout.file_nbytes, way.block_nbytes
-        opened = [Read(start, min(step, n - start)) for start in range(0, n, step)]
-        parts = list[list[Read]]()
-    elif way.kind == "references":
-        opened, parts = [Read(0, layout.references_nbytes)], layout.chunks
-    else:
-        reads, n_first = [*layout.opened, *chain(*layout.read)], len(layout.opened)
-        opened, rest = read_through(way.caches(layout), reads, layout.file_nbytes, n_first=n_first)
-        parts = [rest]
+    n, step, parts = layout.file_nbytes, way.block_nbytes, list[list[Read]]()
+    processor_s = START_S + _OBJECT_S * layout.n_listed
     # the file's length is asked for before it is opened, but not that of references
-    opened = opened if way.kind == "references" else [Read(0, 0), *opened]
-    n_listed = 0 if way.kind == "references" else layout.n_listed
-    copied_s = _COPY_S * layout.file_nbytes if way.kind == "whole" else 0.0
+    opened = [Read(0, 0)]
+    if way.kind == "whole":
+        opened += [Read(start, min(step, n - start)) for start in range(0, n, step)]
+        processor_s += _COPY_S * n
+    elif way.kind == "references":
+        opened, parts, processor_s = [Read(0, layout.references_nbytes)], layout.chunks, START_S
+    else:
+        asked = read_through(way.caches(layout), [*layout.opened, *chain(*layout.read)], n)
+        opened += chain(*asked[: len(layout.opened)])
+        parts = [[*chain(*asked[len(layout.opened) :])]]
     open_s, read_s = (
         _simulate_s(each, way.in_flight, network, REQUEST_S / dilation)
         for each in ([opened], parts)
     )
-    asked = [*opened, *chain(*parts)]
+    requests = [*opened, *chain(*parts)]
     return Predicted(
         way,
-        open_s + (START_S + _OBJECT_S * n_listed + copied_s) / dilation,
+        open_s + processor_s / dilation,
         read_s + layout.decode_s / dilation,
         len(opened),
-        len(asked),
-        sum(one.nbytes for one in asked),
+        len(requests),
+        sum(one.nbytes for one in requests),
     )
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import shlex
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from advisors.hdf5.inspection import FileLayout, FileReport, Read, Variable, merge_spans
+from advisors.hdf5.inspection import FileLayout, Read, Variable, merge_spans
 from advisors.hdf5.prediction import MIB
 
 Shape = tuple[int, ...]
@@ -32,12 +31,12 @@ class Repack:
     chunk_shapes: tuple[tuple[str, Shape], ...] = ()  # datasets that get other chunks, and which
 
     @property
-    def label(self) -> str:
+    def name(self) -> str:
         """What it does, in a few words.
 
         Examples
         --------
-        >>> Repack(8 * MIB).label, Repack(4 * MIB, (("x", (9,)),)).label
+        >>> Repack(8 * MIB).name, Repack(4 * MIB, (("x", (9,)),)).name
         ('paged, 8 MiB pages', 'paged and rechunked, 4 MiB pages')
         """
         what = ["paged"] * (self.page_nbytes > 0) + ["rechunked"] * bool(self.chunk_shapes)
@@ -60,32 +59,12 @@ class Repack:
         return [*paged, *(one for layout in layouts for one in ("-l", layout))]
 
 
-def quote(text: str) -> str:
-    r"""Quote a text for a shell, so that it neither runs nor moves the cursor of a terminal.
-
-    Examples
-    --------
-    >>> print(quote("a b"), quote("red" + chr(27) + "[31m"))
-    'a b' $'red\x1b[31m'
-    """
-    if text.isprintable():
-        return shlex.quote(text)
-    plain = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"$'{''.join(map(_escape, plain))}'"
-
-
-def _escape(character: str) -> str:
-    if character.isprintable():
-        return character
-    return "".join(f"\\x{byte:02x}" for byte in character.encode(errors="surrogateescape"))
-
-
-def list_repacks(report: FileReport, variables: Sequence[Variable]) -> list[Repack]:
+def list_repacks(whole: FileLayout, variables: Sequence[Variable]) -> list[Repack]:
     """List the repacks that could make a file faster of which these variables are read.
 
     Chunks grow of those that have the most. HDF5 refuses pages behind a user block.
     """
-    pages = (0,) if report.userblock_nbytes else PAGES_NBYTES
+    pages = (0,) if whole.userblock_nbytes else PAGES_NBYTES
     most = sorted(variables, key=lambda one: -one.n_chunks)[:MOST_RECHUNKED]
     chunk_shapes = tuple(
         (variable.name, shape)
@@ -101,10 +80,11 @@ def choose_chunk_shape(variable: Variable) -> Shape:
 
     Extents are doubled, that of the dimension first in which a chunk covers the
     smallest share, so that chunks keep their form. The options of `h5repack` cannot name a
-    variable with a comma or a colon in its name.
+    variable with a comma or a colon in its name, nor does a shell one that steers a terminal.
     """
+    is_named = variable.name.isprintable() and not {*",:"} & {*variable.name}
     is_kept = variable.is_variable_length or not variable.is_lossless
-    if variable.n_chunks < 2 or is_kept or {*",:"} & {*variable.name}:
+    if variable.n_chunks < 2 or is_kept or not is_named:
         return variable.chunk_shape
     item_nbytes = variable.nbytes // max(1, math.prod(variable.shape))
     chunk_shape = [min(c, n) for c, n in zip(variable.chunk_shape, variable.shape, strict=True)]
@@ -118,7 +98,7 @@ def choose_chunk_shape(variable: Variable) -> Shape:
     return tuple(chunk_shape) if is_larger else variable.chunk_shape
 
 
-def lay_out(report: FileReport, whole: FileLayout, read: FileLayout, repack: Repack) -> FileLayout:
+def lay_out(whole: FileLayout, read: FileLayout, repack: Repack) -> FileLayout:
     """Say where a repacked file would have what is read of it.
 
     Metadata come first, together, then variable after variable, none of their chunks across two
@@ -126,18 +106,15 @@ def lay_out(report: FileReport, whole: FileLayout, read: FileLayout, repack: Rep
 
     Parameters
     ----------
-    report : FileReport
-        Of the file as it is.
     whole, read : FileLayout
-        What reading all of it asks for, in the order of its variables, and what is predicted.
+        What reading all of the file asks for, and what is predicted.
     repack : Repack
         The other layout.
     """
     opened = [(one.offset, one.stop) for one in (*whole.opened, *read.opened)]
     spans = merge_spans([*opened, *whole.metadata, *read.metadata])
     starts = [start for start, _ in spans]
-    sizes = [stop - start for start, stop in spans]
-    places = [*itertools.accumulate(sizes, initial=0)]
+    places = [*itertools.accumulate((stop - start for start, stop in spans), initial=0)]
     page, end = repack.page_nbytes, places[-1]
 
     def move(one: Read) -> Read:
@@ -152,35 +129,25 @@ def lay_out(report: FileReport, whole: FileLayout, read: FileLayout, repack: Rep
         return end - nbytes
 
     end = -(-end // page) * page if page else end
-    moved, shapes = dict[int, Read](), dict(repack.chunk_shapes)
+    shapes, moved = dict(repack.chunk_shapes), dict[int, Read]()
     longer = dict[int, list[Read]]()  # by where the first of the old chunks was
-    for variable, reads in zip(report.variables, whole.read, strict=False):
-        chunks = [one for one in reads if not one.is_metadata]
+    for variable, chunks in zip(whole.variables, whole.chunks, strict=True):
         if variable.name in shapes and chunks:
             sizes = count_rechunked(variable, shapes[variable.name])
-            new = [Read(place(nbytes), nbytes, is_metadata=False) for nbytes in sizes]
-            longer[chunks[0].offset] = new
+            longer[chunks[0].offset] = [Read(place(n), n, is_metadata=False) for n in sizes]
         else:
             moved |= {one.offset: one._replace(offset=place(one.nbytes)) for one in chunks}
     found = []
-    for reads in read.read:
-        index = [move(one) for one in reads if one.is_metadata]
-        chunks = [one for one in reads if not one.is_metadata]
+    for reads, chunks in zip(read.read, read.chunks, strict=True):
         if chunks and chunks[0].offset in longer:
-            new = longer[chunks[0].offset]
-            kept = index[: max(1, len(index) * len(new) // len(chunks))]
-            found.append((*kept, *new))
+            new, index = longer[chunks[0].offset], [move(one) for one in reads if one.is_metadata]
+            found.append((*index[: max(1, len(index) * len(new) // len(chunks))], *new))
         else:
             both = (move(one) if one.is_metadata else moved.get(one.offset, one) for one in reads)
             found.append(tuple(both))
     end = -(-end // page) * page if page else end
-    return replace(
-        read,
-        opened=tuple(map(move, read.opened)),
-        read=tuple(found),
-        file_nbytes=end,
-        page_nbytes=page,
-    )
+    new_opened = tuple(map(move, read.opened))
+    return replace(read, opened=new_opened, read=tuple(found), file_nbytes=end, page_nbytes=page)
 
 
 def count_rechunked(variable: Variable, chunk_shape: Shape) -> list[int]:

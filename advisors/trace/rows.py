@@ -26,9 +26,9 @@ class TracedRequest(Request):
     client_blocked_s: float = 0.0  # of the body: waiting for the program to take them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tunnel:
-    """A connection through the gateway that was passed on unread."""
+    """A connection through the gateway that was passed on unread, or failed; it is filled while it lasts."""
 
     host: str  # with its port
     reason: str  # why it was not read

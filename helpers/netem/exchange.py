@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -93,13 +94,14 @@ class Pipe:
     """Carry bytes between two sockets: through the kernel, or by copying.
 
     `os.splice` moves pages from one socket to a pipe and on to the other, so a
-    body never enters Python. Where the system has none (macOS), bytes are copied.
+    body never enters Python. Where the system has none (macOS), and where a side
+    is encrypted, bytes are copied.
     """
 
-    def __init__(self) -> None:
-        self._ends = os.pipe()
-        self._buffer = memoryview(b"")
-        if sys.platform == "linux":
+    def __init__(self, *, is_copying: bool = False) -> None:
+        self._ends = os.pipe() if HAS_SPLICE and not is_copying else ()
+        self._buffer = memoryview(bytearray(0 if self._ends else FREE_QUANTUM_NBYTES))
+        if sys.platform == "linux" and self._ends:
             import fcntl
 
             # over the user's share of pipe pages (64 MiB) it stays at 64 KiB, which costs wake-ups
@@ -113,17 +115,15 @@ class Pipe:
 
     def take(self, source: socket.socket, limit_nbytes: int) -> int:
         """Take what has arrived, at most `limit_nbytes`; 0 means that the sender closed."""
-        if sys.platform == "linux" and HAS_SPLICE:
+        if sys.platform == "linux" and self._ends:
             return os.splice(source.fileno(), self._ends[1], limit_nbytes)
-        if not self._buffer:
-            self._buffer = memoryview(bytearray(FREE_QUANTUM_NBYTES))
         return source.recv_into(self._buffer, min(limit_nbytes, FREE_QUANTUM_NBYTES))
 
     def give(self, sink: socket.socket, nbytes: int, count: Callable[[int], None]) -> None:
         """Hand the `nbytes` taken last to the receiver, and count what it has room for each time."""
         given = 0
         while given < nbytes:
-            if sys.platform == "linux" and HAS_SPLICE:
+            if sys.platform == "linux" and self._ends:
                 n_more = os.splice(self._ends[0], sink.fileno(), nbytes - given)
             else:
                 n_more = sink.send(self._buffer[given:nbytes])
@@ -176,6 +176,14 @@ class BodyTransfer:
         self.sink.sendall(line + trailer)
 
 
+def connect(address: tuple[str, int]) -> socket.socket:
+    """Connect to a server."""
+    sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
+    sock.settimeout(None)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
 class Upstream:
     """Hold one connection to the server, opened when first needed."""
 
@@ -195,10 +203,7 @@ class Upstream:
         if self._source is not None and is_readable(self._source.sock):
             self.close()  # an idle connection that has something to say says that it is closed
         if self._source is None:
-            sock = socket.create_connection(self.address, CONNECT_TIMEOUT_S)
-            sock.settimeout(None)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._source = Source(sock)
+            self._source = Source(connect(self.address))
         return self._source
 
     def ask(self, request: Head, body: BodyTransfer, source: Source) -> Head:
@@ -244,6 +249,7 @@ class Emulation:
         self._faults = Random(f"faults {seed}")
         self.link = Link(Profile("loopback"), VirtualTime(dilation))
         self.tag = ""  # of the requests that arrive from now on
+        self.tls: ssl.SSLContext | None = None  # with which clients are answered that speak TLS
 
     def emulate(self, profile: Profile, dilation: float | None = None) -> None:
         """Emulate a profile on the requests that arrive from now on, maybe at another dilation.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import select
 import socket
+import ssl
 import time
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -146,9 +147,23 @@ def range_of(request: Head, response: Head | None) -> tuple[int | None, int | No
 
 def is_readable(sock: socket.socket, seconds: float = 0) -> bool:
     """Tell whether reading returns within so long."""
+    if isinstance(sock, ssl.SSLSocket) and sock.pending():
+        return True  # deciphered already: the kernel knows nothing of it
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     return bool(poller.poll(1000 * seconds))
+
+
+def wait_for_either(first: Source, second: Source) -> Source:
+    """Wait until one of two senders has something to say, or closes, and return it; the first if both do."""
+    poller = select.poll()
+    for source in (first, second):
+        poller.register(source.sock, select.POLLIN)
+    while True:
+        for source in (first, second):
+            if source.hear():
+                return source
+        poller.poll()
 
 
 class Source:
@@ -208,6 +223,18 @@ class Source:
         if data := self.take_kept(1) or self.sock.recv(1):
             return data[0]
         raise PeerClosed("closed in the middle of a body")
+
+    def hear(self) -> bool:
+        """Read what is there, without waiting; tell whether something is kept or the sender has closed."""
+        self.sock.settimeout(0)
+        try:
+            more = b"" if self._kept else self.sock.recv(READ_NBYTES)
+            self._kept += more
+        except (BlockingIOError, ssl.SSLWantReadError):  # of TLS something may come that is no byte
+            return False
+        finally:
+            self.sock.settimeout(None)
+        return True
 
     def take_kept(self, limit_nbytes: int) -> bytes:
         """Take at most `limit_nbytes` of what was read too far."""

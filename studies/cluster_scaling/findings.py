@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from advisors.scaling.curve import fit_curve
+from advisors.scaling import fit_curve
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
@@ -118,11 +118,8 @@ def tabulate_fit(
     except UserError as refusal:
         return pd.DataFrame({"no law can be told": [str(refusal)]}, index=["why"])
     table = pd.DataFrame(fit.predict(sizes), index=pd.Index(sizes, name="n_workers"))
-    others = {law: fit.predict_by(law, sizes) for law in ("amdahl", "usl")}
     heads = {"value": "middle (s)", "low": "90 % of runs from (s)", "high": "to (s)"}
-    return table.rename(columns=heads).assign(
-        **{"Amdahl (s)": others["amdahl"], "USL (s)": others["usl"]}
-    )
+    return table.rename(columns=heads)
 
 
 def tabulate_requests(rows: pd.DataFrame, *, n_chunks: int) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from advisors.hdf5.files import open_source
 from advisors.hdf5.inspection import FileLayout, record_reads
-from advisors.hdf5.prediction import predict, predict_ways
+from advisors.hdf5.prediction import list_ways, predict
 from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS
@@ -79,8 +79,9 @@ def predict_all(
 def predict_others(recorded: FileLayout, profile: Profile) -> pd.DataFrame:
     """Predict the ways that are not measured: a third default, and references with more in flight."""
     names = ("earthaccess.open", "references, 64 in flight")
-    ways = [one for one in predict_ways(recorded, network_of(profile)) if one.name in names]
-    lines = [(one.name, one.seconds, one.n_requests, one.nbytes / 1e6) for one in ways]
+    ways = [one for one in list_ways(recorded) if one.name in names]
+    found = [predict(one, recorded, network_of(profile)) for one in ways]
+    lines = [(one.way.name, one.seconds, one.n_requests, one.nbytes / 1e6) for one in found]
     columns = ["way", "predicted_s", "requests_predicted", "predicted_mb"]
     return pd.DataFrame(lines, columns=columns).set_index("way")
 

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from advisors.scaling.cli import fit
-from advisors.scaling.curve import fit_curve
+from advisors.scaling import fit, fit_curve
 from helpers.errors import UserError
 from helpers.models.transfer import Client, Network, simulate
 from helpers.paths import ROOT
@@ -90,14 +89,6 @@ def test_one_bad_run_does_not_decide() -> None:
     pairs = random.Random(0).sample([*zip(sizes, seconds, strict=True)], len(sizes))
     again = fit_curve(*map(list, zip(*pairs, strict=True)), 100)  # type: ignore[arg-type]
     assert again.cycle_s == pytest.approx(fit.cycle_s, rel=1e-6)
-
-
-@pytest.mark.parametrize(("law", "coherence"), [("amdahl", 0.0), ("usl", 1e-3)])
-def test_the_other_laws_find_their_own(law: str, coherence: float) -> None:
-    """A curve of Amdahl's or of the Universal Scalability Law is continued by it."""
-    seconds = [100 * (1 + 0.05 * (n - 1) + coherence * n * (n - 1)) / n for n in (*SIZES, 48)]
-    fit = fit_curve(SIZES, seconds[:-1])
-    assert fit.predict_by(law, [48]) == pytest.approx([seconds[-1]], rel=0.01)  # type: ignore[arg-type]
 
 
 def read_curves() -> Iterator[tuple[str, int | None, Mapping[float, list[float]], float]]:
@@ -185,26 +176,21 @@ GOOD: dict[str, object] = {"n_workers": [1, 2, 4], "seconds": [4.0, 2.0, 1.0]}
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
-        ({"n_workers": [], "seconds": []}, "n_workers"),
         ({"n_workers": [2, 2, 2]}, "n_workers"),  # one size
         ({"n_workers": [7, 8, 9]}, "n_workers"),  # sizes that hardly differ
-        ({"seconds": [-4.0, 2.0, 1.0]}, "seconds"),
         ({"cores_per_worker": math.nan}, "cores_per_worker"),
         ({"seconds": [4.0, math.inf, 1.0]}, "seconds"),
         ({"seconds": [4.0, 2.0]}, "seconds"),
         ({"n_chunks": 0}, "n_chunks"),
         ({"n_chunks": [10, 10]}, "n_chunks"),
-        ({"cores_per_worker": 0}, "cores_per_worker"),
         ({"link": 1e6}, "link"),  # of unknown bytes
         ({"link": 0, "nbytes": 1e6}, "link"),
-        ({"link": 1e6, "nbytes": math.nan}, "nbytes"),
     ],
 )
 def test_bad_curves_are_one_line(changed: dict[str, object], name: str) -> None:
     """What cannot be fitted is named with what is allowed."""
-    with pytest.raises(UserError, match=f"^{name}: .*; allowed: .*") as caught:
+    with pytest.raises(UserError, match=f"^{name}: [^\n]*; allowed: [^\n]*$"):
         fit_curve(**(GOOD | changed))  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
 
 
 GROWING = "n_workers,seconds,n_chunks\n1,201,100\n2,101,100\n4,51,100\n8,26,100\n"
@@ -225,11 +211,10 @@ def load(folder: Path, text: str, *options: str) -> dict[str, Any]:
 
 
 def test_what_the_command_says(tmp_path: Path) -> None:
-    """The interval is first, two laws stand next to it; options reach the fit; no growth is said."""
+    """The interval is first; options reach the fit; that growth has ended is said."""
     sizes = ("--workers", "16", "--workers", "32")
     out = run(tmp_path, GROWING, *sizes).splitlines()
-    assert out[0] == "seconds of a read of 100 chunks"
-    assert "90 % of runs (s)" in out[1] and "Amdahl" in out[1] and "USL" in out[1]
+    assert out[0] == "seconds of a read of 100 chunks" and "90 % of runs (s)" in out[1]
     for row, n in zip(load(tmp_path, GROWING, *sizes)["predictions"], (16, 32), strict=True):
         assert row["n_workers"] == n
         assert row["seconds"]["low"] <= 200 / n + 1 <= row["seconds"]["high"]
@@ -240,16 +225,12 @@ def test_what_the_command_says(tmp_path: Path) -> None:
         run(tmp_path, HEAD + "1,4\n2,2\n4,1\n", "--chunks", "10")
     slower = HEAD + "1,100\n2,140\n4,190\n"
     assert "not faster any more at 4 workers" in run(tmp_path, slower)
-    assert load(tmp_path, slower)["is_slower"]
 
 
-@pytest.mark.parametrize(
-    ("column", "factor"), [("throughput_mb_per_s", 1.0), ("throughput_gb_per_s", 1e-3)]
-)
-def test_a_throughput_is_seconds(tmp_path: Path, column: str, factor: float) -> None:
+def test_a_throughput_is_seconds(tmp_path: Path) -> None:
     """Throughput with bytes says the same as seconds, in any order of rows."""
-    rows = [f"{n},{1000 / seconds * factor},100,1e9" for n, seconds in ((8, 26), (1, 201), (4, 51), (2, 101))]  # fmt: skip
-    text = "\n".join([f"n_workers,{column},n_chunks,nbytes", *rows])
+    rows = [f"{n},{1 / seconds},100,1e9" for n, seconds in ((8, 26), (1, 201), (4, 51), (2, 101))]
+    text = "\n".join(["n_workers,throughput_gb_per_s,n_chunks,nbytes", *rows])
     found, of_seconds = (load(tmp_path, one) for one in (text, GROWING))
     assert found["cycle_s"] == pytest.approx(of_seconds["cycle_s"])
 
@@ -257,37 +238,31 @@ def test_a_throughput_is_seconds(tmp_path: Path, column: str, factor: float) -> 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("\n", "columns"),  # no names
+        ("", "columns"),  # no names
         ("workers,seconds\n1,2\n2,1\n", "columns"),  # another name
         ("n_workers,throughput\n1,2\n2,1\n", "columns"),  # a throughput of no unit
         ("n_workers,seconds,throughput_mb_per_s\n1,2,3\n", "columns"),  # two times
         (HEAD, r"n_workers: \[.*\]"),  # no row
         (HEAD + "1,2\n2,-1\n", "row 2: seconds: '-1'"),
         (HEAD + "1,2\n1e300,1\n", "row 2: n_workers: '1e300'"),
-        (HEAD + "1,2\n2,1e-320\n", "row 2: seconds"),
         ("n_workers,throughput_mb_per_s\n1,1e-14\n2,1\n", "seconds: 1e"),
         (HEAD + '1,"2\n', "it is no CSV"),
         (HEAD + "1," + 200_000 * "2", "it is no CSV"),  # a longer field than the library reads
-        (HEAD + "1,2\n0.5,1\n", "n_workers: 0.5"),
         (HEAD + "1,2\n2,nan\n", "row 2: seconds"),
-        (HEAD + "1,2\n2,fast\n", "row 2: seconds: 'fast'"),
         (HEAD + "1,2\n2\n", "row 2: seconds: None"),  # a row too short
     ],
 )
 def test_bad_files_are_one_line(tmp_path: Path, text: str, message: str) -> None:
     """A file that holds no curve says where, and what is allowed."""
-    with pytest.raises(UserError, match=f"{message}.*; allowed:") as caught:
+    with pytest.raises(UserError, match=f"{message}[^\n]*; allowed:[^\n]*$"):
         run(tmp_path, text)
-    assert "\n" not in str(caught.value)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    """No file, a folder and bytes that are no text are refused in one line."""
+    """No file, a folder, bytes that are no text and what never ends are refused in one line."""
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00n_workers")
-    (tmp_path / "long.csv").write_bytes(b"1" * 10_000_001)
+    (tmp_path / "long.csv").write_bytes(b"1\n" * 1_000_000)
     os.mkfifo(tmp_path / "fifo.csv")  # to read it would wait for ever
-    (tmp_path / "empty.csv").touch()
-    (tmp_path / "runs.csv").write_text(HEAD + "1,2\n" * 10_001)
-    for name in ("none.csv", ".", "bytes.csv", "long.csv", "fifo.csv", "empty.csv", "runs.csv"):
+    for name in ("none.csv", ".", "bytes.csv", "long.csv", "fifo.csv", "/dev/zero"):
         with pytest.raises(UserError, match="not read: .*; allowed: a CSV file"):
             CliRunner().invoke(fit, [str(tmp_path / name)], catch_exceptions=False)

@@ -129,10 +129,9 @@ def test_a_reader_is_judged_by_its_own_gain() -> None:
 
 
 def test_a_law_is_tabulated_or_refused() -> None:
-    """Seconds of both laws with a head and a unit; arrays that grow with the cluster say which run helps."""
+    """Seconds with a head and a unit; arrays that grow with the cluster say which run helps."""
     rows = pd.DataFrame({"n_workers": [1, 2, 4], "read_s": [41.0, 21.0, 11.0]})
     table = findings.tabulate_fit(rows, {1: 20, 2: 20, 4: 20}, slots=1, sizes=[8])
     assert table.loc[8, "90 % of runs from (s)"] <= 6 <= table.loc[8, "to (s)"]
-    assert {"Amdahl (s)", "USL (s)"} < {*table}
     grown = findings.tabulate_fit(rows, {1: 20, 2: 40, 4: 80}, slots=1, sizes=[8])
     assert "one of 4 workers with 20 chunks" in grown.loc["why"].iloc[0]

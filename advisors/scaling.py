@@ -1,24 +1,28 @@
-"""A scaling curve as the cycle of a chunk, a start and a ceiling, with two other laws next to it.
+"""A scaling curve as the cycle of a chunk, a start and a ceiling; ``wire fit`` asks for it.
 
-Each law is a sum of columns with weights of at least 0 once the knee is fixed, so `scipy.optimize.nnls`
+The law is a sum of columns with weights of at least 0 once the knee is fixed, so `scipy.optimize.nnls`
 fits it; the knee is tried at many sizes of cluster, and each is weighed by how well the runs agree.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
+import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
+import click
 import numpy as np
 from scipy.optimize import nnls  # it ships no types
 
-from helpers.errors import UserError, show
+from helpers.errors import UserError, cut, say, show
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-LawName = Literal["amdahl", "usl"]
-LAWS: tuple[LawName, ...] = get_args(LawName)
 LEVEL = 90  # percent of runs that lie in an interval
 
 # What each number of a run may be: clusters and reads that somebody could have.
@@ -68,7 +72,6 @@ class CurveFit:
     cores: float  # chunks that a worker has in the making at once
     curves: Floats  # cycle, start, and seconds of a chunk at the ceiling; one for each knee
     weights: Floats  # likelihood of each curve, 1 in sum
-    others: dict[LawName, Floats]  # coefficients of the other laws
 
     def predict(
         self, n_workers: Sequence[float], *, n_chunks: float | None = None
@@ -78,7 +81,10 @@ class CurveFit:
         Beyond the largest measured cluster an interval widens with each doubling. Where the largest
         was not faster any more, no law of growth has its time: the interval holds that time too.
         """
-        sizes, chunks = _check("n_workers", n_workers), self._count_chunks(n_chunks)
+        if n_chunks is not None and not self.has_chunks:
+            raise UserError(f"n_chunks: {show(n_chunks)}; allowed: only after a fit with n_chunks")
+        (chunks,) = _check("n_chunks", [self.n_chunks if n_chunks is None else n_chunks])
+        sizes = _check("n_workers", n_workers)
         waves = _count_waves(sizes, chunks, self.cores, self.has_chunks)
         cycle_s, start_s, least_s = self.curves.T[:, :, None]
         seconds = np.log(start_s + _round_corner(cycle_s * waves, chunks * least_s))
@@ -86,9 +92,8 @@ class CurveFit:
         for n, column in zip(sizes, seconds.T, strict=True):
             order = np.argsort(column)
             reached = np.cumsum(self.weights[order])
-            low, high = column[order][
-                np.searchsorted(reached, [0.05, 0.95]).clip(max=len(order) - 1)
-            ]
+            ends = np.searchsorted(reached, [0.05, 0.95]).clip(max=len(order) - 1)
+            low, high = column[order][ends]
             value = float(self.weights @ column)
             if self.is_slower and n >= self.largest:
                 last = math.log(self.largest_s * chunks / self.n_chunks)
@@ -96,20 +101,6 @@ class CurveFit:
             half = _WIDTH + _WIDTH_PER_DOUBLING * max(0.0, math.log2(n / self.largest))
             found.append(Estimate(*(math.exp(x) for x in (value, low - half, high + half))))
         return found
-
-    def predict_by(
-        self, law: LawName, n_workers: Sequence[float], *, n_chunks: float | None = None
-    ) -> list[float]:
-        """Predict the seconds of a read by Amdahl's law or by the Universal Scalability Law."""
-        sizes, chunks = _check("n_workers", n_workers), self._count_chunks(n_chunks)
-        return list(chunks * (_list_columns(law, sizes) @ self.others[law]))
-
-    def _count_chunks(self, n_chunks: float | None) -> float:
-        if n_chunks is None:
-            return self.n_chunks
-        if not self.has_chunks:
-            raise UserError(f"n_chunks: {show(n_chunks)}; allowed: only after a fit with n_chunks")
-        return float(_check("n_chunks", [n_chunks])[0])
 
 
 def _count_waves(sizes: Floats, n_chunks: Floats | float, cores: float, has_chunks: bool) -> Floats:
@@ -125,12 +116,6 @@ def _count_waves(sizes: Floats, n_chunks: Floats | float, cores: float, has_chun
 
 def _round_corner(slots_s: Floats, ceiling_s: Floats | float) -> Floats:
     return np.asarray((slots_s**_CORNER + ceiling_s**_CORNER) ** (1 / _CORNER))
-
-
-def _list_columns(law: LawName, sizes: Floats) -> Floats:
-    """List what the other laws add up: shared work, serial work, and what workers ask one another."""
-    columns = [1 / sizes, np.ones_like(sizes)] + [sizes - 1] * (law == "usl")
-    return np.stack(columns, axis=1)
 
 
 def _solve(columns: Floats, seconds: Floats) -> tuple[Floats, float]:
@@ -153,8 +138,7 @@ def fit_curve(
 ) -> CurveFit:
     """Fit a scaling curve: the cycle of a chunk, a start, a ceiling.
 
-    A read takes `start + n_chunks * ((cycle / slots)**4 + (1 / ceiling)**4)**(1/4)`; Amdahl's law
-    (1967) and the Universal Scalability Law (Gunther 2007) are fitted by the same rule.
+    A read takes `start + n_chunks * ((cycle / slots)**4 + (1 / ceiling)**4)**(1/4)`.
 
     Parameters
     ----------
@@ -184,12 +168,9 @@ def fit_curve(
     2.0
     """
     sizes, times = _check("n_workers", n_workers), _check("seconds", seconds)
-    cores, has_chunks = (
-        float(_check("cores_per_worker", [cores_per_worker])[0]),
-        n_chunks is not None,
-    )
-    is_each = isinstance(n_chunks, Sequence | np.ndarray)
-    chunks = _check("n_chunks", n_chunks if is_each else [n_chunks or 1.0] * len(sizes))  # type: ignore[arg-type, list-item]
+    (cores,), has_chunks = _check("cores_per_worker", [cores_per_worker]), n_chunks is not None
+    each: Any = n_chunks if np.ndim(n_chunks or 0) else [1.0 if n_chunks is None else n_chunks] * len(sizes)  # fmt: skip
+    chunks = _check("n_chunks", each)
     for name, values in (("seconds", times), ("n_chunks", chunks)):
         if len(values) != len(sizes):
             raise UserError(f"{name}: {len(values)} values; allowed: {len(sizes)}, as n_workers")
@@ -198,12 +179,8 @@ def fit_curve(
     waves = _count_waves(sizes, chunks, cores, has_chunks)
     _check_waves(sizes, chunks, cores, waves, has_chunks=has_chunks)
 
-    usual, largest, most_per_s = (
-        float(np.median(chunks)),
-        sizes.max(),
-        float((chunks / times).max()),
-    )
-    least_s = _find_least_s(link, nbytes, usual, most_per_s)
+    usual, largest = float(np.median(chunks)), sizes.max()
+    least_s = _find_least_s(link, nbytes, usual, float((chunks / times).max()))
     knees = np.append(np.geomspace(sizes.min(), _REACH * largest, _N_KNEES), math.inf)
     found = []
     for knee in knees:
@@ -229,8 +206,7 @@ def fit_curve(
         cores=cores,
         curves=curves,
         weights=weights,
-        others={law: _solve(chunks[:, None] * _list_columns(law, sizes), times)[0] for law in LAWS},
-    )  # fmt: skip
+    )
 
 
 def _check_waves(
@@ -240,19 +216,15 @@ def _check_waves(
     least, most = waves.min(), waves.max()
     if most >= _LEAST_SPREAD * least:
         return
-    cannot = (
-        "so that a start cannot be told from a longer cycle; allowed: runs that differ, such as"
-    )
+    cannot = "so that a start cannot be told from a longer cycle; allowed: runs that differ, such as one of"  # fmt: skip
     if not has_chunks:
         ends = f"{sizes.min():g} to {sizes.max():g}"
-        raise UserError(f"n_workers: {ends}, {cannot} one of {3 * sizes.max():g} workers")
+        raise UserError(f"n_workers: {ends}, {cannot} {3 * sizes.max():g} workers")
     n, wanted = sizes.max(), chunks[sizes.argmin()]
     if wanted * _LEAST_SPREAD > chunks[sizes.argmax()]:
         n, wanted = sizes.min(), float(f"{3 * most * cores * sizes.min():.2g}")
-    raise UserError(
-        f"n_chunks: {least:.3g} to {most:.3g} chunks in turn for a slot in every run, {cannot}"
-        f" one of {n:g} workers with {wanted:g} chunks"
-    )
+    ends = f"{least:.3g} to {most:.3g} chunks in turn for a slot in every run"
+    raise UserError(f"n_chunks: {ends}, {cannot} {n:g} workers with {wanted:g} chunks")
 
 
 def _find_least_s(
@@ -263,21 +235,112 @@ def _find_least_s(
         return 0.0
     if nbytes is None:
         raise UserError(f"link: {show(link)}; allowed: only with nbytes, the bytes that cross it")
-    chunk_nbytes = float(_check("nbytes", [nbytes])[0]) / n_chunks
-    rate = float(_check("link", [link])[0])
-    if rate < 0.999 * chunk_nbytes * most_per_s:
-        raise UserError(
-            f"link: {rate / 1e6:g} MB/s, of which {chunk_nbytes * most_per_s / 1e6:.4g} were read;"
-            " allowed: at least what a run read"
-        )
-    return chunk_nbytes / rate
+    (total,), (rate,) = _check("nbytes", [nbytes]), _check("link", [link])
+    read = total / n_chunks * most_per_s
+    if rate < 0.999 * read:
+        told = f"{rate / 1e6:g} MB/s, of which {read / 1e6:.4g} were read"
+        raise UserError(f"link: {told}; allowed: at least what a run read")
+    return float(total / n_chunks / rate)
 
 
 def _check(name: str, values: Sequence[float] | Floats) -> Floats:
     """Take numbers, or name the first that nobody could have."""
     least, most = BOUNDS[name]
     for value in values:
-        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not (is_number and least <= value <= most):
+        if not least <= value <= most:
             raise UserError(f"{name}: {show(value)}; allowed: numbers from {least:g} to {most:g}")
     return np.asarray(values, dtype=float)
+
+
+_THROUGHPUTS = {"throughput_mb_per_s": 1e6, "throughput_gb_per_s": 1e9}  # bytes per second
+_COLUMNS = ("n_workers", "seconds", *_THROUGHPUTS, "n_chunks", "nbytes")
+_MOST_NBYTES = 1_000_000  # of a file
+
+
+@click.command()
+@click.argument("path", metavar="FILE.csv")
+@click.option("--workers", "sizes", multiple=True, type=float, help="A cluster size to predict.")
+@click.option("--chunks", type=float, help="Chunks of the predicted reads; else as measured.")
+@click.option("--cores", default=1.0, show_default=True, help="Chunks at once in a worker.")
+@click.option("--link", type=float, help="MB/s that all workers share at most, if known.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def fit(
+    path: str,
+    sizes: Sequence[float],
+    chunks: float | None,
+    cores: float,
+    link: float | None,
+    is_json: bool,
+) -> None:
+    """Fit a scaling curve: one row a run, with n_workers and seconds or a throughput.
+
+    Columns: n_workers; seconds, throughput_mb_per_s or throughput_gb_per_s; n_chunks and nbytes of
+    a run, if known. Rows may have any order, and runs of one size stay runs.
+    """
+    runs = read_runs(path)
+    nbytes = statistics.median(runs["nbytes"]) if "nbytes" in runs else None
+    given = (runs["n_workers"], runs["seconds"], runs.get("n_chunks"))
+    fitted = fit_curve(*given, cores, None if link is None else link * 1e6, nbytes)
+    sizes = sizes or (fitted.largest, 2 * fitted.largest, 4 * fitted.largest)
+    seconds = fitted.predict(sizes, n_chunks=chunks)
+    n_chunks = (chunks or fitted.n_chunks) if fitted.has_chunks else None
+    if is_json:
+        rows = zip(sizes, map(asdict, seconds), strict=True)
+        told = {
+            "level": LEVEL,
+            "predictions": [{"n_workers": n, "seconds": one} for n, one in rows],
+            "n_chunks": n_chunks,
+            **{n: getattr(fitted, n) for n in ("largest", "is_slower", "cycle_s", "start_s")},
+        }
+        say(json.dumps(told, indent=2))
+        return
+    say(f"seconds of {f'a read of {n_chunks:g} chunks' if n_chunks else 'the read'}")
+    say(f"{'workers':>8}  {f'{LEVEL} % of runs (s)':22} {'middle':>8}")
+    for n, one in zip(sizes, seconds, strict=True):
+        say(f"{n:8g}  {f'{one.low:.3g} to {one.high:.3g}':22} {one.value:8.3g}")
+    if fitted.is_slower:
+        say(f"\nnot faster any more at {fitted.largest:g} workers, the most measured")
+        return
+    unit = "chunk" if n_chunks else "read"
+    cycle = f"a slot takes {fitted.cycle_s:.3g} s for a {unit}"
+    say(f"\n{cycle}; {fitted.start_s:.3g} s no worker shortens")
+
+
+def read_runs(path: str) -> dict[str, list[float]]:
+    """Read the columns of a CSV file that a fit uses; a throughput becomes seconds."""
+    file, reason = Path(path), ""
+    try:
+        if not file.is_file():
+            reason = "it is no file"
+        else:
+            with file.open("rb") as opened:  # of what never ends no more than this
+                read = opened.read(_MOST_NBYTES + 1)
+            reason = f"it has more than {_MOST_NBYTES / 1e6:g} MB" * (len(read) > _MOST_NBYTES)
+            reader = csv.DictReader(io.StringIO(read.decode("utf-8-sig")), strict=True)
+            header, lines = [*(reader.fieldnames or ())], [*reader]
+    except (OSError, ValueError, csv.Error) as error:
+        reason = reason or getattr(error, "strerror", None) or "it is no CSV in UTF-8"
+    if reason:
+        raise UserError(f"{cut(path)}: not read: {reason}; allowed: a CSV file of runs")
+    names = [name for name in _COLUMNS if name in header]
+    of_time = [name for name in names if name == "seconds" or name in _THROUGHPUTS]
+    if "n_workers" not in names or len(of_time) != 1:
+        allowed = f"n_workers and one of seconds, {', '.join(_THROUGHPUTS)}"
+        raise UserError(f"{cut(path)}: columns {show(header)}; allowed: {allowed}")
+    runs = {name: [_number(i, name, row[name]) for i, row in enumerate(lines, 1)] for name in names}
+    if of_time[0] in _THROUGHPUTS:  # without bytes, the seconds of 1 GB have the same shape
+        unit, rates = _THROUGHPUTS[of_time[0]], runs.pop(of_time[0])
+        nbytes = runs.get("nbytes", [1e9] * len(rates))
+        runs["seconds"] = [n / (rate * unit) for n, rate in zip(nbytes, rates, strict=True)]
+    return runs
+
+
+def _number(row: int, name: str, text: str | None) -> float:
+    """Read a number that may be divided by, or name its row."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = 0.0
+    if not 1e-15 < value < 1e30:
+        raise UserError(f"row {row}: {name}: {show(text)}; allowed: numbers above 0, and finite")
+    return value

@@ -1,0 +1,616 @@
+"""The gateway: a forward proxy that ends TLS with certificates of its own, and writes a row a request.
+
+A process of its own runs `main`: its `Settings` come over a pipe, and it answers why it
+cannot begin, or with nothing. Then it sends a `Batch` now and then, and the last one when it is told to. Heads and
+bodies pass byte for byte; of a head nothing is kept but what the row says. It goes on for
+processes that outlive the program, and for all of it should its owner be killed.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from multiprocessing.connection import Connection as Commands
+from pathlib import Path
+from typing import NamedTuple, cast
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import psutil
+
+from advisors.trace.environment import TOKEN
+from advisors.trace.rows import TracedRequest, Tunnel
+from helpers.errors import tell_refusal
+from helpers.netem.certificates import Authority, find_bundles, write_bundle
+from helpers.netem.exchange import BodyTransfer, Emulation, Exchange, Pipe, Upstream, connect
+from helpers.netem.http import (
+    BadHead,
+    Head,
+    PeerClosed,
+    Source,
+    is_readable,
+    key_of,
+    parse_request,
+    parse_response,
+    range_of,
+    wait_for_either,
+)
+from helpers.netem.profiles import Profile
+from helpers.netem.proxy_process import STACK_NBYTES, find_pid
+from helpers.netem.shaping import FREE_QUANTUM_NBYTES, Window
+
+BATCH_S = 0.1
+"""How often rows go to the owner: a gateway that is killed takes no more with it."""
+
+LAST_ROWS_S = 0.25  # for connections that end with the program to be noticed
+TREE_CHECK_S = 1.0  # how often processes that outlive the program are looked for
+HANDSHAKE_TIMEOUT_S = 60.0
+
+_PRODUCT = re.compile(r"(?!Python/|Mozilla/)\b[A-Za-z][A-Za-z_.-]{0,30}/\d[\w.]{0,15}", re.ASCII)
+_PROXY_FIELD = re.compile(rb"\r\nproxy-[^\r]*(?=\r\n)", re.IGNORECASE)
+_ADDRESS = re.compile(rb"https?://[^/?]*", re.IGNORECASE)
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the gateway has to know besides its environment, which is the program's without us."""
+
+    folder: Path  # of this user alone, for the bundle
+    token: str  # what `TOKEN` is in processes of the program
+    owner_pid: int
+    places: Mapping[str, tuple[str, int]]  # of host:port, instead of what the name resolves to
+    profile: Profile | None  # what is emulated
+    is_reading: bool = True  # or all that is encrypted is passed on unread
+
+    @property
+    def bundle(self) -> Path:
+        """The certificates that the program is told to trust."""
+        return self.folder / "bundle.pem"
+
+
+class Batch(NamedTuple):
+    """What was seen since the last one."""
+
+    rows: list[TracedRequest]
+    tunnels: list[Tunnel]
+    processor_s: float  # of the gateway since it began
+
+
+class Gateway:
+    """Hold what all connections share."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.authority = settings, Authority()
+        self.tls = ssl.create_default_context()  # of the system, and what the program trusts
+        self.tls.set_alpn_protocols(["http/1.1"])
+        trusted = find_bundles(os.environ)
+        for path in trusted:
+            self.tls.load_verify_locations(path)
+        if settings.is_reading:
+            write_bundle(settings.bundle, self.authority, trusted)
+        self.emulation = Emulation(("", 0), seed=0)
+        self.emulation.emulate(settings.profile or Profile("as it is"))
+        self.rows = dict[int, TracedRequest]()  # under way
+        self.tunnels = list[Tunnel]()
+        self.unreadable = set[
+            tuple[str, bytes]
+        ]()  # hosts, and clients that refused our certificate
+        self._lock, self._names = threading.Lock(), dict[int, str]()
+
+    def find_process(self, sock: socket.socket) -> tuple[int, str] | None:
+        """Find number and name of the process at the other end of a connection, if it is the program's."""
+        with self._lock:
+            has_index = hasattr(socket, "AF_NETLINK")
+            pid = find_pid(sock, self._names) if has_index else _find_pid_slowly(sock)
+            if pid is not None and pid not in self._names:
+                with suppress(psutil.Error):
+                    process = psutil.Process(pid)
+                    if is_of_program(process, self.settings):
+                        self._names[pid] = process.name()
+            return (pid, self._names[pid]) if pid in self._names else None
+
+    def take(self, *, is_last: bool = False) -> Batch:
+        """Take what was seen since the last call; the last time what is under way too."""
+        until_s = time.monotonic() + LAST_ROWS_S * is_last
+        while self.rows and time.monotonic() < until_s:
+            time.sleep(0.005)
+        if is_last:
+            for row in [*self.rows.values()]:
+                row.is_cut = True
+                self.end(row)
+        rows = cast(list[TracedRequest], self.emulation.trace.take())
+        over = [one for one in self.tunnels if one.end_s or is_last]
+        for tunnel in over:
+            tunnel.end_s = tunnel.end_s or time.time()
+        self.tunnels = [one for one in self.tunnels if not one.end_s]
+        return Batch(rows, over, time.process_time())
+
+    def end(self, row: TracedRequest) -> None:
+        """Write a row, unless it is written."""
+        if self.rows.pop(id(row), None) is not None:
+            self.emulation.trace.add(row, self.emulation.link.time)
+
+
+def is_of_program(process: psutil.Process, settings: Settings) -> bool:
+    """Tell whether a process is one of the program's: by its variables, or where these were written over by descent."""
+    with suppress(psutil.Error):
+        if process.environ().get(TOKEN) == settings.token:
+            return True
+    return settings.owner_pid in [parent.pid for parent in process.parents()]
+
+
+def find_processes(settings: Settings) -> list[psutil.Process]:
+    """Find the processes of the program, whoever their parents are by now."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(TOKEN) == settings.token:
+                found.append(process)
+    return found
+
+
+def _find_pid_slowly(sock: socket.socket) -> int | None:
+    """Find the process at the other end where the kernel does not answer such a question (macOS)."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if any(one.laddr == sock.getpeername() for one in process.net_connections("tcp")):
+                return int(process.pid)
+    return None
+
+
+class TimedPipe(Pipe):
+    """Carry bytes, and sum how long their sender and their receiver kept us waiting."""
+
+    taking_s = giving_s = 0.0
+
+    def take(self, source: socket.socket, limit_nbytes: int) -> int:
+        """Take what has arrived."""
+        before_s = time.perf_counter()
+        taken = super().take(source, limit_nbytes)
+        self.taking_s += time.perf_counter() - before_s
+        return taken
+
+    def give(self, sink: socket.socket, nbytes: int, count: Callable[[int], None]) -> None:
+        """Hand on what was taken last."""
+        before_s = time.perf_counter()
+        super().give(sink, nbytes, count)
+        self.giving_s += time.perf_counter() - before_s
+
+
+class Server(Upstream):
+    """Hold a connection to a server, which is never opened anew: what happens to it happens to the program's."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(("", 0))
+        self._source = self.source = Source(sock)
+
+    def open(self) -> Source:
+        """Return the connection as it is."""
+        return self.source
+
+
+class OtherProtocol(Exception):
+    """What the server says is no answer of HTTP/1.1: by agreement (101), or because it speaks no such thing."""
+
+
+class TracedExchange(Exchange):
+    """Serve one request so that what one side says or breaks is what the other meets."""
+
+    row: TracedRequest
+    pipe: TimedPipe
+
+    def serve(self) -> bool:
+        """Serve the request; tell whether the connection goes on."""
+        if self.fault is not None:
+            return super().serve()
+        source, is_whole = self.upstream.open(), True
+        source.sock.sendall(self.request.raw)
+        response = self._wait_for_consent(source) if self.request.expects_continue else None
+        if self.request.brings_body:
+            is_whole = response is None and self._send_body(source)
+        self.upstream.passed_s = self.met.link.time.now_s()
+        response = response or self._read_answer(source)
+        while response.status < 200:
+            self.client.sock.sendall(response.raw)
+            response = self._read_answer(source)
+        self.pipe.taking_s = self.pipe.giving_s = 0.0
+        try:
+            is_kept = self._respond(response, source)
+        finally:
+            self.row.store_blocked_s, self.row.client_blocked_s = (
+                self.pipe.taking_s,
+                self.pipe.giving_s,
+            )
+        return is_kept and is_whole and self.request.keeps_alive(self.request.first[2])
+
+    def _read_answer(self, source: Source) -> Head:
+        raw = source.read_head()
+        if not raw:
+            raise PeerClosed("it closed the connection without an answer")
+        with suppress(BadHead):
+            response = parse_response(raw)
+            if response.status != 101:
+                return response
+            self.row.status, self.row.first_byte_s = 101, self.met.link.time.now_s()
+        self.client.sock.sendall(raw)
+        raise OtherProtocol
+
+    def _wait_for_consent(self, source: Source) -> Head | None:
+        """Pass on that the body may come, or return what the server says instead; a client may not wait for it."""
+        while wait_for_either(self.client, source) is source:
+            response = self._read_answer(source)
+            if response.status >= 200:
+                return response
+            self.client.sock.sendall(response.raw)
+            if response.status == 100:
+                break
+        return None
+
+    def _send_body(self, source: Source) -> bool:
+        """Pass the body of the request on; tell whether the server took all of it."""
+        stream = self.met.link.open_stream(self.row.worker)
+        body = BodyTransfer(self.client, source.sock, self.pipe, stream, self._count_sent)
+        try:
+            if self.request.is_chunked:
+                body.move_chunked(body.move)
+            else:
+                body.move(self.request.length or 0)
+        except OSError:
+            if not is_readable(
+                source.sock
+            ):  # where the server says why it takes no more, the program is told
+                raise
+            return False
+        return True
+
+    def _count_sent(self, nbytes: int) -> None:
+        self.row.sent_nbytes += nbytes
+
+
+class Connection:
+    """Serve one connection of the program until either side ends it."""
+
+    def __init__(self, gateway: Gateway, sock: socket.socket, number: int) -> None:
+        self._gateway, self._number = gateway, number
+        self._accepted_s = time.perf_counter()
+        self._client = Source(sock)
+        self._server: Server | None = None
+        self._pipe = TimedPipe(is_copying=True)
+        self._scheme, self._host, self._port = "https", "", 0
+        self._login: bytes | None = (
+            None  # for the proxy that a request goes to instead of its server
+        )
+        self._handshake_s, self._is_new = 0.0, True
+        self._window = Window()
+
+    def serve(self) -> None:
+        """Serve requests, then close both sides."""
+        try:
+            found = self._gateway.find_process(self._client.sock)
+            raw = self._client.read_head() if found else b""
+            if found and raw:
+                self._pid, self._name = found
+                serve = self._serve_tunnel if raw.startswith(b"CONNECT ") else self._serve_requests
+                serve(raw)
+        except ConnectionResetError:
+            with suppress(OSError):  # closing without lingering sends RST instead of FIN
+                linger = struct.pack("ii", 1, 0)
+                self._client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        except (OSError, ValueError):
+            pass  # how connections end, on either side: the row of a request under way is written by now
+        finally:
+            self._client.sock.close()
+            if self._server is not None:
+                self._server.close()
+            self._pipe.close()
+
+    @property
+    def _place(self) -> str:
+        return self._host if _PORTS[self._scheme] == self._port else f"{self._host}:{self._port}"
+
+    def _tell(self, why: str, error: Exception | None = None) -> Tunnel:
+        """Record that a connection is not read, and for now as one that failed."""
+        if error is not None:
+            words = getattr(error, "reason", "") or getattr(error, "strerror", "") or error
+            why = f"{why} ({words})"
+        tunnel = Tunnel(self._place, why, time.time(), 0.0 if error is None else time.time())
+        tunnel.pid, tunnel.process = self._pid, self._name
+        self._gateway.tunnels.append(tunnel)
+        return tunnel
+
+    def _connect(self, greeting: bytes = b"") -> Server:
+        """Connect to the server, or to the user's own proxy, which is greeted with a head."""
+        proxy = find_proxy(self._scheme, self._host, self._port)
+        address = (self._host, self._port)
+        if proxy is not None:
+            address = proxy.hostname or "", proxy.port or 80
+        self._login = None if proxy is None else login_of(proxy)
+        if self._server is not None:
+            self._server.close()
+        begin_s = time.perf_counter()
+        places = self._gateway.settings.places
+        try:
+            self._server = Server(connect(places.get(f"{address[0]}:{address[1]}", address)))
+        except OSError as error:
+            self._tell("it cannot be reached", error)
+            raise
+        if greeting and self._login is not None:
+            first, _, rest = greeting.partition(b"\r\n")
+            self._server.source.sock.sendall(first + b"\r\n" + self._login + rest)
+            answer = self._server.source.read_head()
+            if not 200 <= parse_response(answer).status < 300:
+                self._client.sock.sendall(answer)
+                raise PeerClosed("the user's own proxy refuses")
+        self._handshake_s = time.perf_counter() - begin_s
+        return self._server
+
+    def _serve_tunnel(self, raw: bytes) -> None:
+        """Open the tunnel that the program asks for, and read what passes if that can be read."""
+        host, _, port = parse_request(raw).first[1].decode("ascii").rpartition(":")
+        self._host, self._port = host.strip("[]"), int(port)
+        try:
+            server = self._connect(raw)
+        except OSError:
+            self._client.sock.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+            raise
+        self._client.sock.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        hello = peek(self._client.sock, server.source.sock)
+        why = self._why_unread(hello)
+        if not why:
+            try:
+                self._encrypt(server)
+            except (
+                OSError,
+                ValueError,
+            ) as error:  # the program may know better than we whom it trusts
+                why = f"TLS with it failed ({getattr(error, 'reason', '') or error})"
+                server = self._connect(raw)
+        if why:
+            return self._relay(why)
+        if self._accept(hello):
+            self._serve_requests(b"")
+
+    def _why_unread(self, hello: bytes) -> str:
+        """Say why a connection that begins so cannot be read; nothing if it can."""
+        if not hello.startswith(b"\x16"):
+            return "it is not TLS"
+        if not self._gateway.settings.is_reading:
+            return "the gateway ended"
+        if b"\x02h2" in hello and b"\x08http/1.1" not in hello:
+            return "it speaks HTTP/2 only"
+        is_refused = (self._place, ciphers_of(hello)) in self._gateway.unreadable
+        return "the program does not accept the certificate" if is_refused else ""
+
+    def _encrypt(self, server: Server) -> None:
+        """Begin TLS with the server, whose certificate must be in order."""
+        begin_s, sock = time.perf_counter(), server.source.sock
+        sock.settimeout(HANDSHAKE_TIMEOUT_S)
+        server.source.sock = self._gateway.tls.wrap_socket(sock, server_hostname=self._host)
+        server.source.sock.settimeout(None)
+        self._handshake_s += time.perf_counter() - begin_s
+
+    def _accept(self, hello: bytes) -> bool:
+        """Begin TLS with the program in the name of its server; tell whether it accepts that."""
+        context = self._gateway.authority.server_context(self._host)
+        sock = self._client.sock
+        sock.settimeout(HANDSHAKE_TIMEOUT_S)
+        try:
+            self._client.sock = context.wrap_socket(sock, server_side=True)
+        except OSError as error:
+            self._gateway.unreadable.add(
+                (self._place, ciphers_of(hello))
+            )  # the next one passes unread
+            self._tell("the program did not accept the certificate", error)
+            return False
+        self._client.sock.settimeout(None)
+        return True
+
+    def _relay(self, why: str) -> None:
+        """Pass on unread what comes from either side, until one ends."""
+        assert self._server is not None
+        tunnel, server = self._tell(why), self._server.source
+        try:
+            while True:
+                speaker = wait_for_either(self._client, server)
+                data = speaker.take_kept(FREE_QUANTUM_NBYTES)
+                if not data:
+                    return
+                (self._client if speaker is server else server).sock.sendall(data)
+                tunnel.nbytes_down += len(data) if speaker is server else 0
+                tunnel.nbytes_up += len(data) if speaker is self._client else 0
+        finally:
+            tunnel.end_s = time.time()
+
+    def _serve_requests(self, raw: bytes) -> None:
+        """Serve the requests of a connection; `raw` is the head of the first, where that was read already."""
+        while raw or (raw := self._wait_for_head()):
+            try:
+                request = parse_request(raw)
+                if self._server is None or self._scheme == "http":
+                    self._turn_to(request)
+            except BadHead:
+                if self._server is None:
+                    raise
+                self._server.source.sock.sendall(raw)
+                return self._relay("it is not HTTP/1.1")
+            try:
+                if not self._serve_one(request):
+                    return
+            except OtherProtocol:
+                return self._relay("it changed to another protocol")
+            raw = b""
+
+    def _wait_for_head(self) -> bytes:
+        """Read the head of the next request; nothing once either side has closed."""
+        if (
+            self._server is not None
+            and wait_for_either(self._client, self._server.source) is not self._client
+        ):
+            return (
+                b""  # what the server closes, or says unasked, would have reached the program too
+            )
+        return self._client.read_head()
+
+    def _turn_to(self, request: Head) -> None:
+        """Connect to the server that a request in a proxy's form names, unless it is that of the one before."""
+        parts = urlsplit(request.first[1].decode("latin-1"))
+        if parts.scheme != "http" or not parts.hostname:
+            raise BadHead("no address of a server")
+        place = parts.hostname, parts.port or 80
+        if self._server is None or place != (self._host, self._port):
+            self._scheme, self._is_new = "http", True
+            self._host, self._port = place
+            self._connect()
+
+    def _serve_one(self, request: Head) -> bool:
+        """Serve one request and write its row; tell whether the connection goes on."""
+        assert self._server is not None
+        emulation = self._gateway.emulation
+        row = self._open_row(request)
+        self._gateway.rows[id(row)] = row
+        try:
+            ends = self._client, self._server, self._pipe
+            met = emulation.admit(emulation.link, row.start_s)
+            is_chained = self._scheme == "http" and self._login is not None
+            sent = for_proxy(request, self._login or b"") if is_chained else for_server(request)
+            return TracedExchange(*ends, sent, met, emulation.trace, row, self._window).serve()
+        finally:
+            self._gateway.end(row)
+
+    def _open_row(self, request: Head) -> TracedRequest:
+        """Begin the row of a request that has arrived."""
+        link = self._gateway.emulation.link
+        is_first, self._is_new = self._is_new, False
+        if is_first:
+            link.sleep_until(link.time.of(self._accepted_s) + link.profile.setup_s)
+        row = TracedRequest(link.time.now_s(), connection=self._number, is_first=is_first)
+        row.method, row.key = request.first[0].decode("ascii"), key_of(request.first[1])
+        row.range_start, row.range_nbytes = range_of(request, None)
+        row.host, row.scheme, row.pid, row.process = (
+            self._place,
+            self._scheme,
+            self._pid,
+            self._name,
+        )
+        agent = _PRODUCT.search(request.fields.get(b"user-agent", b"").decode("latin-1"))
+        row.user_agent = agent[0] if agent else ""
+        row.handshake_s = self._handshake_s if is_first else 0.0
+        return row
+
+
+def peek(client: socket.socket, server: socket.socket) -> bytes:
+    """Look at what a client says first, of TLS its whole hello, and take nothing; nothing if the server speaks first."""
+    poller = select.poll()
+    for sock in (client, server):
+        poller.register(sock, select.POLLIN)
+    poller.poll()
+    first = b""
+    while is_readable(client):
+        first = client.recv(FREE_QUANTUM_NBYTES, socket.MSG_PEEK)
+        if not first.startswith(b"\x16") or len(first) >= 5 + int.from_bytes(first[3:5]):
+            break
+        time.sleep(0.001)  # the rest is on its way
+    return first
+
+
+def ciphers_of(hello: bytes) -> bytes:
+    """Return the ciphers that a TLS client offers, by which one library is told from another."""
+    start = 44 + hello[43]
+    return hello[start : start + 2 + int.from_bytes(hello[start : start + 2])]
+
+
+def find_proxy(scheme: str, host: str, port: int) -> SplitResult | None:
+    """Find the user's own proxy for a host, if there is one."""
+    url = getproxies().get(scheme) or getproxies().get("all")
+    if not url or proxy_bypass(f"{host}:{port}"):
+        return None
+    return urlsplit(url if "://" in url else f"http://{url}")
+
+
+def login_of(proxy: SplitResult) -> bytes:
+    """Return the field with which the address of a proxy has us log in, if it does."""
+    if proxy.username is None:
+        return b""
+    login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return b"Proxy-Authorization: Basic %s\r\n" % base64.b64encode(login.encode())
+
+
+def for_proxy(request: Head, login: bytes) -> Head:
+    """Return a request in a proxy's form with the login for the next proxy."""
+    first, _, rest = request.raw.partition(b"\r\n")
+    return replace(request, raw=first + b"\r\n" + login + rest)
+
+
+def for_server(request: Head) -> Head:
+    r"""Return a request as its server would have got it with no proxy between: in a proxy's form none arrives.
+
+    Examples
+    --------
+    >>> head = parse_request(b"GET http://host/b/a?x HTTP/1.1\r\nHost: host\r\nProxy-Connection: keep-alive\r\n\r\n")
+    >>> for_server(head).raw
+    b'GET /b/a?x HTTP/1.1\r\nHost: host\r\n\r\n'
+    """
+    method, target, version = request.first
+    found = _ADDRESS.match(target)
+    if found is None:
+        return request
+    fields = _PROXY_FIELD.sub(b"", request.raw[len(b" ".join(request.first)) :])
+    path = target[found.end() :]
+    path = path if path.startswith(b"/") else b"/" + path
+    return replace(request, raw=b" ".join((method, path, version)) + fields)
+
+
+def accept_all(listener: socket.socket, gateway: Gateway) -> None:
+    """Serve each connection in a thread of its own."""
+    for number in count(1):
+        try:
+            sock, _ = listener.accept()
+            serve = Connection(gateway, sock, number).serve
+            threading.Thread(target=serve, daemon=True).start()
+        except (OSError, RuntimeError):  # no descriptor or thread is left: later there may be
+            time.sleep(BATCH_S)
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until the program and all that it left have ended."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # of the terminal they are for the program
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    threading.stack_size(STACK_NBYTES)
+    commands, listener = Commands(int(arguments[0])), socket.socket(fileno=int(arguments[1]))
+    settings: Settings = commands.recv()
+    try:
+        gateway = Gateway(settings)
+    except OSError as error:
+        return commands.send(tell_refusal(error))
+    threading.Thread(target=accept_all, args=(listener, gateway), daemon=True).start()
+    with suppress(
+        EOFError, OSError
+    ):  # the owner was killed, which is no reason for the program to fail
+        commands.send("")
+        commands.send(gateway.take())
+        while not commands.poll(BATCH_S):
+            commands.send(gateway.take())
+        commands.recv()
+        commands.send(gateway.take(is_last=True))
+    commands.close()
+    while find_processes(settings):
+        gateway.take()
+        time.sleep(TREE_CHECK_S)
+    shutil.rmtree(settings.folder, ignore_errors=True)

@@ -1,0 +1,314 @@
+"""Run a program as it is, with the gateway before it, and gather what was seen."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+import helpers
+from advisors.trace.environment import check_proxies, make_environment
+from advisors.trace.gateway import Batch, Settings, find_processes
+from advisors.trace.rows import Bypass, Run, TracedRequest, Tunnel
+from helpers.errors import UserError, show, tell_refusal
+from helpers.netem.profiles import Profile
+from helpers.netem.proxy_process import listen
+
+SAMPLE_S = 0.02
+"""Seconds between samples of the program's processor seconds, which the system counts in hundredths."""
+
+LOOK_S = 0.25  # between looks at its processes and their connections
+BUSY = 0.02  # the most of a processor that looking may take
+STOP_TIMEOUT_S = 5.0
+_START = "import sys; from advisors.trace.gateway import main; main(sys.argv[1:])"
+
+
+def run(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    profile: Profile | None = None,
+    want_digest: bool = False,
+    is_silent: bool = False,
+    places: Mapping[str, tuple[str, int]] | None = None,
+) -> Run:
+    """Run a program with the gateway before it, its input, output, exit code and signals its own.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Program and arguments.
+    environment : mapping, optional
+        Variables that it gets besides those of this process.
+    profile : Profile, optional
+        Network to emulate on all its connections, besides the one that is there.
+    want_digest : bool
+        Whether what it prints is digested; it then prints to a pipe.
+    is_silent : bool
+        Whether what is digested is shown to nobody.
+    places : mapping, optional
+        Address of a `host:port`, instead of what its name resolves to.
+
+    Returns
+    -------
+    Run
+        What was seen of it.
+
+    Raises
+    ------
+    UserError
+        If the program is not there, or the gateway cannot begin. Once the program runs, nothing raises.
+    """
+    given = {**os.environ, **(environment or {})}
+    check_proxies(given)
+    if shutil.which(command[0], path=given.get("PATH")) is None:
+        raise UserError(f"COMMAND is {show(command[0])}; allowed: a program on PATH")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="wire-trace-"))  # of mode 700
+    except OSError as error:
+        raise UserError(tell_refusal(error)) from error
+    settings = Settings(folder, secrets.token_hex(8), os.getpid(), places or {}, profile)
+    guard = _Guard(settings, given)
+    bundle, token = settings.bundle, settings.token
+    theirs = make_environment(given, port=guard.port, bundle=bundle, token=token)
+    try:
+        return _run(command, theirs, guard, want_digest, is_silent)
+    finally:
+        guard.stop()
+
+
+def _run(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    guard: _Guard,
+    want_digest: bool,
+    is_silent: bool,
+) -> Run:
+    before_s, begin_s, started_s = _reaped_s(), time.time(), time.perf_counter()
+    digest = hashlib.sha256() if want_digest else None
+    with _signals_for_program() as pass_on:
+        try:
+            child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE if digest else None)
+        except OSError as error:
+            raise UserError(f"COMMAND is {show(command[0])}; {error.strerror}") from error
+        pass_on(child.send_signal)
+        watch = _Watch(child.pid, guard.port)
+        copy = threading.Thread(target=_copy, args=(child.stdout, digest, is_silent), daemon=True)
+        copy.start()
+        code = child.wait()
+        wall_s = time.perf_counter() - started_s
+        copy.join(STOP_TIMEOUT_S)  # a process that it left may hold its output open
+    samples = watch.stop()
+    used_s = max(samples[-1][1] if samples else 0.0, _reaped_s() - before_s)
+    guard.finish()
+    return Run(
+        rows=guard.rows,
+        wall_s=wall_s,
+        begin_s=begin_s,
+        exit_code=code if code >= 0 else 128 - code,
+        processor_s=[(begin_s, 0.0), *samples, (begin_s + wall_s, used_s)],
+        bypassed=watch.bypassed,
+        unread=guard.tunnels,
+        gateway_s=guard.processor_s,
+        output_digest=digest.hexdigest() if digest else None,
+        remarks=guard.remarks,
+    )
+
+
+def _reaped_s() -> float:
+    """Return the processor seconds of children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _copy(output: IO[bytes] | None, digest: hashlib._Hash | None, is_silent: bool) -> None:
+    """Hand on what the program prints, and digest it."""
+    while output is not None and digest is not None and (data := os.read(output.fileno(), 1 << 16)):
+        digest.update(data)
+        if not is_silent:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _signals_for_program() -> Iterator[Callable[[Callable[[int], None]], None]]:
+    """Leave signals to the program: those of the terminal reach it anyway, the others are passed on."""
+    send: list[Callable[[int], None]] = []
+
+    def handle(number: int, _frame: object) -> None:
+        for one in send if number in (signal.SIGTERM, signal.SIGHUP) else ():
+            one(number)
+
+    numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+    is_main = threading.current_thread() is threading.main_thread()
+    # one that is ignored stays so, for the program too, which does not inherit a handler
+    wanted = [each for each in numbers if is_main and signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, handle) for each in wanted}
+    try:
+        yield send.append
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+class _Guard:
+    """Keep a gateway at a port: one that ends before the program is followed by one that reads nothing."""
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+        self._settings, self._environment = settings, environment
+        self._listener = listen()
+        self.port = int(self._listener.getsockname()[1])
+        self.rows, self.tunnels = list[TracedRequest](), list[Tunnel]()
+        self.remarks, self.processor_s = list[str](), 0.0
+        self._is_over, self._begin_s = False, time.monotonic()
+        self._start(settings)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _start(self, settings: Settings) -> None:
+        """Start a gateway at the port."""
+        self._pipe, theirs = Pipe()
+        shared = [theirs.fileno(), self._listener.fileno()]
+        places = [str(Path(helpers.__file__).parents[1]), self._environment.get("PYTHONPATH", "")]
+        log = self._settings.folder / "gateway.log"  # the program's output is its own
+        try:
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _START, *map(str, shared)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=shared,
+                    env={**self._environment, "PYTHONPATH": os.pathsep.join(filter(None, places))},
+                    start_new_session=True,  # the terminal's signals are for the program
+                )
+            theirs.close()
+            self._pipe.send(settings)
+            refusal = self._pipe.recv()
+        except EOFError:
+            refusal = f"the gateway did not start: {' '.join(log.read_text().split()[-20:])}"
+        except OSError as error:
+            refusal = tell_refusal(error)
+        if refusal:
+            self._listener.close()
+            shutil.rmtree(self._settings.folder, ignore_errors=True)
+            raise UserError(refusal)
+
+    def _read(self) -> None:
+        """Gather what gateways see, to the end of the program."""
+        while not self._is_over:
+            reached_s = None
+            with suppress(EOFError, OSError):
+                while True:
+                    batch: Batch = self._pipe.recv()
+                    self.rows += batch.rows
+                    self.tunnels += batch.tunnels
+                    if reached_s is not None:
+                        self.processor_s += batch.processor_s - reached_s
+                    reached_s = batch.processor_s
+            if not self._is_over:
+                code, after_s = self._process.wait(), time.monotonic() - self._begin_s
+                self.remarks.append(
+                    f"the gateway ended after {after_s:.1f} s (exit code {code}):"
+                    " what is encrypted was passed on unread from then on"
+                )
+                self._start(replace(self._settings, is_reading=False))
+
+    def finish(self) -> None:
+        """Take the last rows; a gateway stays for as long as processes that the program left."""
+        left = find_processes(self._settings)
+        if left:
+            names = ", ".join(f"{each.pid} {_name_of(each)}" for each in left)
+            self.remarks.append(f"still running, and traced no more: {names}")
+        self.stop()
+
+    def stop(self) -> None:
+        """Tell the gateway that the program has ended."""
+        if self._is_over:
+            return
+        self._is_over = True
+        with suppress(OSError):
+            self._pipe.send("end")
+        self._reader.join(STOP_TIMEOUT_S)
+        self._listener.close()
+        self._pipe.close()
+        if not find_processes(self._settings):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT_S)
+        self._process.returncode = self._process.returncode or 0  # it may stay: no warning of that
+
+
+class _Watch:
+    """Look at the processes of a program while it runs."""
+
+    def __init__(self, pid: int, port: int) -> None:
+        self.bypassed = list[Bypass]()
+        self._port, self._root = port, psutil.Process(pid)
+        self._used_s = dict[psutil.Process, float]()
+        self._samples = list[tuple[float, float]]()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> list[tuple[float, float]]:
+        """End, and return when how many processor seconds had been used."""
+        self._over.set()
+        self._thread.join()
+        return self._samples
+
+    def _watch(self) -> None:
+        pause_s = look_s = 0.0
+        while not self._over.wait(pause_s):
+            began_s = time.perf_counter()
+            if began_s >= look_s:
+                self._look()
+                took_s = time.perf_counter() - began_s
+                look_s = began_s + max(LOOK_S, took_s / BUSY)
+            sampled_s = time.perf_counter()
+            for process in self._used_s:
+                with suppress(psutil.Error):
+                    used = process.cpu_times()
+                    self._used_s[process] = used.user + used.system
+            self._samples.append((time.time(), sum(self._used_s.values())))
+            pause_s = max(SAMPLE_S, (time.perf_counter() - sampled_s) / BUSY)
+
+    def _look(self) -> None:
+        """Find the processes of the program, and their connections that go past the gateway."""
+        with suppress(psutil.Error):
+            for process in [self._root, *self._root.children(recursive=True)]:
+                self._used_s.setdefault(process, 0.0)
+        found = []
+        for process in self._used_s:
+            with suppress(psutil.Error):
+                found += [(process, one) for one in process.net_connections("tcp")]
+        near = {one.laddr for _, one in found}
+        served = {one.laddr.port for _, one in found if one.status == psutil.CONN_LISTEN}
+        for process, one in found:
+            is_out = one.raddr and one.raddr not in near and one.laddr.port not in served
+            if is_out and one.raddr != ("127.0.0.1", self._port):
+                address = f"{one.raddr.ip}:{one.raddr.port}"
+                bypass = Bypass(process.pid, _name_of(process), address)
+                if bypass not in self.bypassed:
+                    self.bypassed.append(bypass)
+
+
+def _name_of(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return process.name()
+    return ""

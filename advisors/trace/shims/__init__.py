@@ -1,0 +1,1 @@
+"""What a traced program imports before its own code: this folder is on its path."""
