@@ -24,7 +24,7 @@ BOUNDS = {
     "advisors": (39, 7_785),
     "studies": (76, 9_805),
     "_ext": (3, 180),
-    "tests": (78, 15_310),
+    "tests": (78, 15_297),
 }
 # Up to which they may rise for processors that count, for more accesses and for a trace of one's own.
 ALLOWED = {"helpers": (48, 9_600), "advisors": (37, 5_600), "studies": (76, 9_805), "tests": (78, 14_200)}  # fmt: skip
