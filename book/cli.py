@@ -75,16 +75,13 @@ def run(case: str, site: str, render: bool, **how: Any) -> None:
 def _run(cases: list[Any], **how: Any) -> list[str]:
     """Run cases, print their table and return what failed."""
     from book import run as runs
-    from helpers.benchmark.provenance import python_build
-    from helpers.objectstore.versitygw import find_or_build_versitygw
+    from helpers.objectstore.testbed import find_or_build_versitygw
 
     minutes, max_usd = how.pop("minutes"), how.pop("max_usd")
     if minutes is not None and not 0 < minutes <= 10_000:
         raise UserError(f"--minutes: {minutes:g}; allowed: above 0, at most 10000")
     if how["quick"] and (how["anew"] or how["more"]):
         raise UserError("--quick: together with --anew or --more; allowed: without them")
-    if python_build() in ("not optimised", "debug"):
-        say(f"this Python was compiled {python_build()}: what it computes takes longer")
     if max_usd is not None and not max_usd >= 0:
         raise UserError(f"--max-usd: {max_usd:g}; allowed: from 0 on")
     bound = {"max_usd": math.inf if max_usd is None else max_usd, "quick": how["quick"]}
@@ -135,17 +132,18 @@ def publish(cases: tuple[str, ...], site: str) -> None:
 @click.command()
 def server() -> None:
     """Find the S3 server, or build it once."""
-    from helpers.objectstore.versitygw import find_or_build_versitygw
+    from helpers.objectstore.testbed import find_or_build_versitygw
 
     say(f"S3 server: {find_or_build_versitygw().name} is there")
 
 
 @click.command()
 def derive() -> None:
-    """Write the schemas of case files from the studies' models."""
+    """Write the schemas of case files from the studies' models, and what records say of published ratios."""
+    from book import against_real
     from book.cases import write_derived
 
-    for path in write_derived():
+    for path in write_derived() + [against_real.TABLE] * against_real.write():
         say(_short(path))
 
 

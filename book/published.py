@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import yaml
-from matplotlib.axes import Axes
 
 from book.cases import find_case
 from book.pages import NOTEBOOKS, list_cases
@@ -22,8 +21,6 @@ from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, 
 from helpers.errors import UserError, cut
 from helpers.findings import Finding, as_finding, read_findings
 from helpers.paths import ROOT, check_file
-from helpers.plotting.figures import number_axis
-from helpers.plotting.palette import find_style
 from helpers.plotting.tables import digits, show
 
 FOLDER = ROOT / "results" / "published"
@@ -130,14 +127,6 @@ def judge_case(claim: Claim, found: Finding) -> CaseVerdict:
 
     A claim that one is faster than another, so with a bound of 1, is undecided inside the noise
     of the record too; one value alone, without an interval, decides nothing.
-
-    Examples
-    --------
-    >>> tenfold = Claim(study="a", says="ten times as fast", at_least=5, at_most=20)
-    >>> judge_case(tenfold, Finding(1.5, 1.4, 1.6))
-    'does not hold'
-    >>> judge_case(tenfold, Finding(6.0, 4.0, 9.0))
-    'undecided'
     """
     if found.verdict == "indistinguishable" and 1 in (claim.at_least, claim.at_most):
         return "undecided"
@@ -185,51 +174,6 @@ def _link(case: str, found: Finding) -> str:
         return text
     page = f"{NOTEBOOKS}{case}" if f"{NOTEBOOKS}{case}" in list_cases() else "explorer"
     return f'<a href="{html.escape(page)}.html">{text}</a>'
-
-
-def read_stores() -> pd.DataFrame:
-    """Read the runs of the stores of 2020: `store`, `n_workers`, `mb_per_s`, `is_exact`.
-
-    Points of the figure, by their exact value where one is known, and the table of runs that the
-    figure does not show.
-    """
-    points = read_published("abernathey2020_figure_digitised")
-    runs = read_published("abernathey2020_runs").query("dataset == 'run_table'", engine="python")
-    known = points["throughput_mb_per_s_exact"]
-    digitised = {
-        "store": points["panel"],
-        "n_workers": points["nworkers"],
-        "mb_per_s": known.fillna(points["throughput_mb_per_s"]),
-        "is_exact": known.notna(),
-    }
-    table = {
-        "store": "GCS Zarr",
-        "n_workers": runs["nworkers"],
-        "mb_per_s": runs["throughput_mb_per_s"],
-        "is_exact": True,
-    }
-    found = pd.concat([pd.DataFrame(digitised), pd.DataFrame(table)], ignore_index=True)
-    return found.astype({"n_workers": int})
-
-
-def draw_stores(ax: Axes, points: pd.DataFrame, curves: Mapping[str, pd.DataFrame]) -> None:
-    """Draw all stores over workers with their fitted curves, on logarithmic axes.
-
-    What was read from a figure is hollow.
-    """
-    for name, part in points.groupby("store", sort=False):
-        style, curve = find_style(str(name), "store"), curves[str(name)]
-        ax.plot(curve["n_workers"], curve["mb_per_s"], color=style.color, linewidth=1.2, label=name)
-        for is_exact, runs in part.groupby("is_exact"):
-            face = style.color if is_exact else "none"
-            marks: dict[str, Any] = {"color": style.color, "markersize": 5, "alpha": 0.75}
-            ax.plot(
-                runs["n_workers"], runs["mb_per_s"], style.marker, markerfacecolor=face, **marks
-            )
-    ax.set(xscale="log", yscale="log", xlabel="workers", ylabel="throughput (MB/s)")
-    for axis in (ax.xaxis, ax.yaxis):
-        number_axis(axis)
-    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
 NOTE = (

@@ -76,20 +76,12 @@ class Outcome:
         return self.noise > UNSTABLE_ABOVE
 
 
-def run_cases(
-    cases: Sequence[Case],
-    say: Say,
-    *,
-    anew: bool = False,
-    more: bool = False,
-    quick: bool = False,
-    budget_s: float = 0.0,
-) -> list[Outcome]:
+def run_cases(cases: Sequence[Case], say: Say, **how: Any) -> list[Outcome]:
     """Run cases one after the other, saying which; one that fails does not stop the others."""
     outcomes = []
     for i, case in enumerate(cases, 1):
         say(f"[{i}/{len(cases)}] {case.title}")
-        outcomes.append(run_case(case, anew=anew, more=more, quick=quick, budget_s=budget_s))
+        outcomes.append(run_case(case, **how))
     return outcomes
 
 
@@ -136,16 +128,12 @@ def _describe(case: Case, state: State, seconds: float) -> Outcome:
 
 
 def format_headline(key: str, found: Finding | None) -> str:
-    """Format a finding with its name and unit, and what more than one block says of it.
+    """Write a finding with its name and unit, and what more than one block says of it.
 
     Examples
     --------
     >>> format_headline("gain-at-8", Finding(1.523, 1.31, 1.7, n=5, verdict="faster"))
     'gain at 8: 1.5 (1.3 to 1.7) times, faster'
-    >>> format_headline("best", Finding(verdict="zarr-obstore"))
-    'best: zarr-obstore'
-    >>> format_headline("gain-at-8", Finding(1.523, n=1, verdict="indistinguishable"))
-    'gain at 8: 1.5 times'
     """
     found = found or Finding(verdict="not found")
     number = f"{format_finding(found, 'range')} {found.unit or 'times'}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import importlib
-import logging
 import os
 import signal
 import sys
@@ -13,8 +12,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, NoReturn
-from weakref import ReferenceType, ref
+from typing import Any, NoReturn
 
 import click
 
@@ -35,9 +33,8 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "run": ("book.cli", "book", "Run one case of a study."),
     "run-all": ("book.cli", "book", "Run every case of a site, and build the book."),
     "server": ("book.cli", "book", "Find the S3 server, or build it once."),
+    "trace": ("advisors.trace.cli", "trace", "Run a program, and say what it waited for."),
 }  # fmt: skip
-
-_MOVED = {"chunks": "wire decide --keep one-copy"}  # what once was a command, and what answers now
 
 
 class _Commands(click.Group):
@@ -54,8 +51,6 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, or refuse one whose packages are not installed."""
-        if cmd_name in _MOVED:
-            raise UserError(f"wire {cmd_name}: it has moved; allowed: {_MOVED[cmd_name]}")
         if cmd_name not in _COMMANDS:
             return None
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
@@ -107,7 +102,6 @@ def end_well() -> Iterator[None]:
         say(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        logging.getLogger("asyncio").disabled = True  # of tasks that this ends, which say so
         kept = "; what was measured is kept, and the same command goes on from there"
         _end("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])))
     except ModuleNotFoundError as error:
@@ -127,19 +121,10 @@ def _end(text: str) -> NoReturn:
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-class Interrupt(KeyboardInterrupt):
-    """What a signal raises. As long as it is alive, what it interrupted is ending in order."""
-
-    latest: ClassVar[tuple[ReferenceType[Interrupt], float] | None] = None  # and when it was raised
-
-    def __init__(self) -> None:
-        super().__init__()
-        Interrupt.latest = ref(self), time.monotonic()
-
-
 _GRACE_S = (
     5.0  # in which what was interrupted ends in order; a signal after that interrupts its end
 )
+_interrupted_s: list[float] = []  # when the last signal was heard
 
 
 def _interrupt(_number: int, _frame: Any) -> None:
@@ -147,9 +132,10 @@ def _interrupt(_number: int, _frame: Any) -> None:
 
     The handler stays: a signal that is ignored would be ignored by the children too.
     """
-    latest = Interrupt.latest
-    if latest is None or latest[0]() is None or time.monotonic() - latest[1] > _GRACE_S:
-        raise Interrupt
+    now = time.monotonic()
+    if not _interrupted_s or now - _interrupted_s[-1] > _GRACE_S:
+        _interrupted_s.append(now)
+        raise KeyboardInterrupt
 
 
 def check_interrupt() -> None:
@@ -157,8 +143,8 @@ def check_interrupt() -> None:
 
     Loops over objects of a file ask for it, and whatever is about to publish something.
     """
-    if Interrupt.latest is not None and Interrupt.latest[0]() is None:
-        raise Interrupt
+    if _interrupted_s:
+        raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

@@ -81,25 +81,11 @@ def write_findings(
     noise: float,
     n_blocks: int,
 ) -> pd.DataFrame:
-    """Write the findings of a page next to its record, and return them as the page shows them.
+    """Write the findings of a page next to its CSV record, and return them as the page shows them.
 
-    Parameters
-    ----------
-    record : str or Path
-        CSV record of the page; the file takes its name and the suffix `SUFFIX`.
-    findings : mapping
-        By the key under which prose quotes them.
-    claims : mapping
-        What sentences of the page claim: whether it holds of these rows, and of which findings.
-    noise : float
-        A/A ratio less 1 of the quantity that the page judges; NaN where it is unknown.
-    n_blocks : int
-        Measured blocks.
-
-    Returns
-    -------
-    DataFrame
-        *What other pages quote*: value, interval, unit and noise, or whether a claim holds.
+    `findings` have the keys under which prose quotes them; `claims` are what sentences claim:
+    whether it holds of these rows, and of which findings. `noise` is the A/A ratio less 1 of the
+    quantity that the page judges, NaN where it is unknown.
     """
     common = {NOISE: Finding(noise), N_BLOCKS: Finding(n_blocks)}
     named = {key: one if isinstance(one, Claim) else Claim(one) for key, one in claims.items()}
@@ -120,13 +106,7 @@ def write_findings(
 
 
 def tabulate_finding(found: Finding) -> dict[str, str]:
-    """Write a finding as a line of the table that ends a notebook.
-
-    Examples
-    --------
-    >>> [*tabulate_finding(Finding(1.523, 1.31, 1.7, noise=0.02)).values()]
-    ['1.5', '1.3 to 1.7', '', '2 %']
-    """
+    """Write a finding as a line of the table that ends a notebook."""
     line = dict.fromkeys(["value", "95 % interval", "unit", "noise"], "")
     if found.unit == CLAIM:
         return line | {"value": "holds" if found.value else "does not hold"}
@@ -160,25 +140,17 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
 
 
 def _read_line(line: Mapping[str, str]) -> Finding:
-    """Read a line; a file of before has neither noise nor quantity."""
-    value, low, high = (float(line[name] or "nan") for name in ("value", "low", "high"))
-    noise, quantity = float(line.get("noise") or "nan"), line.get("quantity") or ""
-    n, unit, verdict = int(line["n"]), line["unit"] or "", line["verdict"] or ""
-    return Finding(value, low, high, unit, n, verdict, noise, quantity)
+    value, low, high, noise = (
+        float(line[name] or "nan") for name in ("value", "low", "high", "noise")
+    )
+    unit, verdict, quantity = (line[name] or "" for name in ("unit", "verdict", "quantity"))
+    return Finding(value, low, high, unit, int(line["n"]), verdict, noise, quantity)
 
 
 def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:
-    """Format a finding for prose.
+    """Format a finding for prose: the number, its `range`, the `verdict`, or that it is `unstable`.
 
-    Parameters
-    ----------
-    found : Finding or None
-        None where a page has not found it.
-    how : {"", "range", "verdict", "unstable"}
-        The number alone, with its interval, the verdict in the place of the number, or that it is
-        unstable where the noise of its quantity is above what the book trusts.
-    noise : float
-        Of the page, which counts for a finding without a noise of its own.
+    That is where the noise of its quantity, or else of its page, is above what the book trusts.
 
     Examples
     --------

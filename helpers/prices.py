@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from helpers.errors import UserError, explain, show
+from helpers.errors import UserError, show
 
 # Every price that an estimate asks for: its unit, and what it is in words.
 _ITEMS: Mapping[str, tuple[str, str]] = {
@@ -42,110 +41,64 @@ BILLED_GB_NBYTES = 2**30
 """Bytes of a GB on a bill: S3 counts storage in 1,073,741,824 bytes, as the examples of its questions and answers do."""
 
 
-class Price(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
     """One price, of the items of `PRICE_UNITS`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     item: str
     unit: str
-    value: Annotated[float, Field(ge=0, le=MOST)] | None  # None where it is unknown
-    currency: Literal["USD"]
+    value: float | None  # None where it is unknown
+    currency: str
     region: str  # where it holds
     date: str  # when it stood in its source
     source: str
-    # how far it can be trusted, as the head of prices.yaml says
-    status: Literal["published", "found", "taken-over", "unknown"]
-
-    @model_validator(mode="after")
-    def _check_unit(self) -> Self:
-        if PRICE_UNITS.get(self.item) != self.unit:
-            allowed = PRICE_UNITS.get(self.item, "an item that is known")
-            raise ValueError(f"{self.item} in {self.unit!r}; allowed: {allowed}")
-        return self
+    status: str  # how far it can be trusted, as the head of prices.yaml says
 
 
-class PriceSet(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSet:
     """Prices of one date."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     date: str  # when they were gathered
     note: str
     prices: tuple[Price, ...]  # at most one for each item and region
 
 
-_SETS = TypeAdapter(dict[str, PriceSet])
-
-
-def parse_prices(given: Any) -> dict[str, PriceSet]:
-    """Check price sets that come from YAML."""
-    try:
-        return _SETS.validate_python(given)
-    except ValidationError as error:
-        raise UserError(f"{PATH.name}: {explain(error)}") from error
-
-
 @cache
 def read_prices() -> Mapping[str, PriceSet]:
-    """Read the sets that ship with the project.
-
-    Examples
-    --------
-    >>> list(read_prices())
-    ['published-2023', 'current']
-    """
-    return parse_prices(yaml.safe_load(PATH.read_text(encoding="utf-8")))
+    """Read the sets that ship with the project."""
+    sets = yaml.safe_load(PATH.read_text(encoding="utf-8"))
+    return {
+        name: PriceSet(**one | {"prices": tuple(Price(**each) for each in one["prices"])})
+        for name, one in sets.items()
+    }
 
 
 def get_prices(
-    name: str = DEFAULT_SET,
-    region: str = DEFAULT_REGION,
-    *,
-    overrides: Mapping[str, float] | None = None,
+    name: str = DEFAULT_SET, *, overrides: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """Choose prices (USD, by item, in the units of `PRICE_UNITS`); `overrides` are the user's own.
 
-    Unknown sets, regions and items are refused, and unknown, missing and negative prices.
-
-    Examples
-    --------
-    >>> get_prices("published-2023")["redis_node_hour"]
-    0.034
-    >>> get_prices(overrides={"redis_node_hour": 0.05})["redis_node_hour"]
-    0.05
+    Unknown sets and items are refused, and unknown, missing and negative prices.
     """
-    sets = read_prices()
-    if name not in sets:
+    if name not in (sets := read_prices()):
         raise UserError(f"price set is {show(name)}; allowed are {', '.join(sets)}")
-    regions = sorted({price.region for price in sets[name].prices})
-    if region not in regions:
-        raise UserError(f"region is {show(region)}; allowed for {name} are {', '.join(regions)}")
-    known = {one.item: one.value for one in sets[name].prices if one.region == region}
-    chosen = {**known, **(overrides or {})}
-    if strange := [item for item in chosen if item not in PRICE_UNITS]:
-        raise UserError(
-            f"price {show(strange[0])}: no such item; allowed: {', '.join(PRICE_UNITS)}"
-        )
-    for item, unit in PRICE_UNITS.items():
-        value = chosen.get(item)
+    chosen = {**{one.item: one.value for one in sets[name].prices}, **(overrides or {})}
+    for item, value in chosen.items():
+        if item not in PRICE_UNITS:
+            raise UserError(f"price {show(item)}: no such item; allowed: {', '.join(PRICE_UNITS)}")
         if value is None or not 0 <= value <= MOST:
             told = "unknown" if value is None else f"{value:g}"
+            unit = PRICE_UNITS[item]
             raise UserError(
                 f"price {item} is {told}; allowed is a number from 0 to {MOST:g}, in {unit}"
             )
-    return {item: value for item, value in chosen.items() if value is not None}
+    return {item: float(value or 0) for item, value in chosen.items()}
 
 
 def find_price(item: str) -> Price:
-    """Look up one price that ships with the project, with its date and source.
-
-    Examples
-    --------
-    >>> find_price("store_gb_month").unit
-    'USD/GB-month'
-    """
-    prices = {one.item: one for one in read_prices()[DEFAULT_SET].prices if one.region == DEFAULT_REGION}  # fmt: skip
+    """Look up one price that ships with the project, with its date and source."""
+    prices = {one.item: one for one in read_prices()[DEFAULT_SET].prices}
     if item not in prices:
         raise UserError(f"price {show(item)}; allowed: {', '.join(prices)}")
     return prices[item]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import ipaddress
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,14 +13,15 @@ import psutil
 import pytest
 from botocore.config import Config
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from jupyter_client.manager import KernelManager
 
 from helpers.benchmark.record import read_records
+from helpers.netem.certificates import Authority
 from helpers.objectstore.processes import start_child
-from helpers.objectstore.versitygw import find_or_build_versitygw
+from helpers.objectstore.testbed import find_or_build_versitygw
 from helpers.paths import ROOT
 from tests.stores import becomes
 
@@ -31,36 +30,16 @@ PROXY_SECRET = "another-that-shows-nowhere"
 
 
 def make_certificates(folder: Path) -> tuple[Path, Path, Path]:
-    """Make an authority, a certificate of this machine that it signs, and the key of that."""
-    now, keys = datetime.datetime.now(datetime.UTC), [_make_key(), _make_key()]
-    names = [
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-        for text in ("an authority of the tests", "a store of the tests")
-    ]
-    here = x509.SubjectAlternativeName(
-        [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    )
-    paths = folder / "authority.pem", folder / "certificate.pem", folder / "key.pem"
-    for i, extension in enumerate([x509.BasicConstraints(ca=True, path_length=0), here]):
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(names[i])
-            .issuer_name(names[0])
-            .public_key(keys[i].public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(extension, critical=i == 0)
-            .sign(keys[0], hashes.SHA256())
-        )
-        paths[i].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    """Write the certificate of an authority, one of this machine that it signs, and the key of that."""
+    authority, key = Authority(), ec.generate_private_key(ec.SECP256R1())
+    here = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    certificate = authority._sign(here, key.public_key(), "localhost")
     kind, no_lock = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    paths[2].write_bytes(keys[1].private_bytes(serialization.Encoding.PEM, kind, no_lock))
+    paths = folder / "authority.pem", folder / "certificate.pem", folder / "key.pem"
+    paths[0].write_bytes(authority.pem)
+    paths[1].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    paths[2].write_bytes(key.private_bytes(serialization.Encoding.PEM, kind, no_lock))
     return paths
-
-
-def _make_key() -> ec.EllipticCurvePrivateKey:
-    return ec.generate_private_key(ec.SECP256R1())
 
 
 @pytest.fixture

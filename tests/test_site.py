@@ -21,7 +21,8 @@ from helpers.benchmark.record import COLUMNS
 from helpers.findings import Finding, read_findings
 from helpers.netem.profiles import profile_names
 from helpers.paths import ROOT
-from tests.browser import Tab, assert_reads_offline, open_browser, read_pages, serve
+from tests.browser import Tab, assert_reads_offline, open_browser, read_pages
+from tests.stores import Ranges, serve
 
 WIDTHS = (390, 1280)  # frames that scroll get their tab stop when a page is loaded, so narrow first
 HEIGHTS = {1280: 800, 390: 844}
@@ -49,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     """Serve the site."""
-    with serve(site) as served:
+    with serve(functools.partial(Ranges, directory=str(site))) as served:
         yield served
 
 
@@ -177,18 +178,6 @@ def test_no_cell_of_a_table_ends_within_a_role(path: Path) -> None:
     """In a row of a table a bar within a role is escaped, or the row is cut there."""
     text = path.read_text(encoding="utf-8")
     assert re.findall(r'(?m)^\s*"?\|.*\{num\}`[^`|\\]*\|\w+`', text) == []
-
-
-def test_a_number_next_to_a_claim_of_another_is_found() -> None:
-    """As a claim of the lead was next to a number of something else, of this page or of another."""
-    known = {"asks-twice": Finding(1, unit="claim", quantity="one-request, wait"), "lead-falls": Finding(5)}  # fmt: skip
-    for line, n in {
-        "{claim}`a/b::asks-twice` It is {num}`a/b::one-request|range` times.": 0,
-        "{claim}`a/b::asks-twice` It is {num}`a/b::lead-falls` times.": 1,
-        "{claim}`a/b::asks-twice` It is {num}`c/d::lead-falls` times.": 0,
-        "{claim}`asks-twice` It is {num}`lead-falls` times.": 1,
-    }.items():
-        assert len(find_unguarded(line, lambda _page: [known])) == n, line
 
 
 # The built files.

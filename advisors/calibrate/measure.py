@@ -1,82 +1,170 @@
-"""The measuring of a store, step by step; each request is counted before it is made, and made once."""
+"""The measuring of a store; each request is counted before it is made, and made once."""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 import random
+import re
+import secrets
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-import fsspec.asyn
 import numpy as np
 import obstore
+from obstore.exceptions import BaseError
+from obstore.store import GCSStore, LocalStore, S3Store
 
-from advisors.calibrate.plan import (
-    BATCH,
+from advisors.calibrate.figures import (
     MOST_CONNECTIONS,
     N_LANES,
+    N_PIECES,
+    N_STREAMS,
     SMALL_NBYTES,
-    Caps,
     Lane,
+    Plan,
     Seen,
-    Step,
     accepted_per_s,
     lane_nbytes,
-    quantile,
     rate_together,
 )
-from advisors.calibrate.target import (
-    FAILURES,
-    LEAST_OBJECT_NBYTES,
-    PATIENCE_S,
-    Target,
-    tell_failure,
-)
-from helpers.cli import check_interrupt
+from helpers.errors import UserError, cut
+from helpers.netem.profiles import get_profile
+from helpers.objectstore.locations import Location, parse_location
+from helpers.objectstore.processes import deadline
+from helpers.objectstore.testbed import open_testbed
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
 
-PAUSES_S = (0.1, 0.3, 1.0)  # of a connection that is asked to slow down, as clients make them
-GIVE_UP = 10  # failures in a row after which nothing more is asked
+_FAILURES = (BaseError, OSError, ValueError)  # a time-out is an OSError
+PATIENCE_S = 20.0  # for one request
+_WRITING_S = 120.0
+_WRITTEN_NBYTES = 32_000_000
+_LEAST_OBJECT_NBYTES = 1_000_000
+_ONCE: RetryConfig = {"max_retries": 0}  # a hidden second try would break the caps
+
+_PAUSES_S = (0.1, 0.3, 1.0)  # of a connection that is asked to slow down, as clients make them
+_GIVE_UP = 10  # failures in a row after which nothing more is asked
 MOST_WAITED_S = 120.0  # for requests that failed in the end: a store may stall on one in ten
-WINDOW_S = 1.0  # for which bandwidth is looked at, if bytes suffice
+_WINDOW_S = 1.0  # for which bandwidth is looked at, if bytes suffice
 _DELAYS = 5  # and for so many times p95, so that connections whose first bytes are late overlap
-
-
-class CapReachedError(Exception):
-    """The next request would be more than was allowed."""
 
 
 @dataclass(slots=True)
 class Purse:
     """What may be asked for, and what was."""
 
-    caps: Caps
+    max_requests: int
+    max_nbytes: int
     n_requests: int = 0
     nbytes: int = 0  # sent by the store
 
     def spend(self, n_requests: int, nbytes: int = 0) -> None:
         """Count requests and bytes that are about to be asked for, or refuse them."""
-        if not self.allows(n_requests, nbytes):
-            raise CapReachedError
-        self.n_requests, self.nbytes = self.n_requests + n_requests, self.nbytes + nbytes
-
-    def allows(self, n_requests: int, nbytes: int) -> bool:
-        """Tell whether so much more is within the caps."""
         n, n_bytes = self.n_requests + n_requests, self.nbytes + nbytes
-        return n <= self.caps.max_requests and n_bytes <= self.caps.max_nbytes
+        if n > self.max_requests or n_bytes > self.max_nbytes:
+            raise UserError("store: the caps left too little; allowed: larger ones")
+        self.n_requests, self.nbytes = n, n_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The object that is read, and the client that reads it."""
+
+    client: S3Store | GCSStore | LocalStore
+    key: str
+    nbytes: int
+
+
+@contextmanager
+def open_target(address: str, purse: Purse, *, prefix: str, emulated: str) -> Iterator[Target]:
+    """Reach an object: one that is there, one that is written, or that of the embedded store."""
+    if address == "embedded":
+        with open_testbed("embedded", get_profile(emulated)) as testbed:
+            yield _find_object(testbed.make_probe(), purse)
+    elif prefix:
+        with _write_object(parse_location(address) / prefix.strip("/"), purse) as target:
+            yield target
+    else:
+        yield _find_object(parse_location(address), purse)
+
+
+def _find_object(place: Location, purse: Purse) -> Target:
+    client, nbytes = replace(place, prefix="").obstore(_ONCE), 0
+    if place.prefix:
+        purse.spend(1)
+        with _telling(place.url), suppress(FileNotFoundError):
+            nbytes = obstore.head(client, place.prefix)["size"]
+    if nbytes < _LEAST_OBJECT_NBYTES:
+        found = f"it has {nbytes} bytes" if nbytes else "no object is there"
+        raise UserError(
+            f"store: {place.url}: {found}; allowed: an object of at least"
+            f" {_LEAST_OBJECT_NBYTES / 1e6:g} MB, or --write PREFIX"
+        )
+    return Target(client, place.prefix, nbytes)
+
+
+@contextmanager
+def _write_object(folder: Location, purse: Purse) -> Iterator[Target]:
+    """Write an object of 32 MB into a folder, and remove it in the end."""
+    purse.spend(2)  # the removal too, which is a POST: no cap may prevent it
+    place = folder / f"wire-calibrate-{secrets.token_hex(4)}"
+    client = replace(folder, prefix="").obstore(_ONCE)
+    with _telling(place.url, _WRITING_S):
+        obstore.put(client, place.prefix, os.urandom(_WRITTEN_NBYTES), use_multipart=False)
+    try:
+        yield Target(client, place.prefix, _WRITTEN_NBYTES)
+    finally:
+        with _telling(place.url):
+            obstore.delete(client, place.prefix)
+
+
+@contextmanager
+def _telling(url: str, patience_s: float = 0) -> Iterator[None]:
+    """Say in one line what a store refuses, and wait for it no longer than this."""
+    try:
+        with deadline(patience_s or PATIENCE_S):
+            yield
+    except UserError:
+        raise
+    except _FAILURES as error:
+        raise UserError(
+            f"store: {url}: {tell_failure(error)}; allowed: a store that answers,"
+            " and credentials that it takes"
+        ) from error
+
+
+def tell_failure(error: Exception) -> str:
+    """Say in a few words how a request failed.
+
+    Examples
+    --------
+    >>> tell_failure(OSError("GET in 1 ms - Server returned non-2xx status code: 503 Slow Down: "))
+    'it answers 503 Slow Down'
+    """
+    text = " ".join(str(error).split())
+    if isinstance(error, FileNotFoundError):
+        return "it has no such bucket or object"
+    if isinstance(error, TimeoutError):
+        return f"it does not answer within {PATIENCE_S:g} s"
+    if status := re.search(r"status code: (\d{3})[: ]*([\w ]*)", text):
+        return f"it answers {status[1]} {status[2]}".rstrip()
+    return "it does not answer" if "error sending request" in text else cut(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One request: when it was made, when what came, or why nothing did."""
+    """One request: when it was made and ended, what came when, or why nothing did."""
 
     asked_s: float
+    ended_s: float
     lane: Lane = ()
     problem: str = ""
-    ended_s: float = 0.0
 
     @property
     def is_throttled(self) -> bool:
@@ -86,36 +174,38 @@ class Transfer:
 
 @dataclass(slots=True)
 class Client:
-    """Reads ranges of one object, counts what fails, and takes the steps of a calibration."""
+    """Reads ranges of one object, counts what fails, and takes the parts of a calibration."""
 
     target: Target
     purse: Purse
-    seen: Seen  # whose counts of failures grow
+    plan: Plan
+    seen: Seen = field(default_factory=Seen)
     n_in_a_row: int = 0  # failures since the last answer
     waited_s: float = 0.0  # in vain, over all
     reason: str = ""  # of the last
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the store has failed too often to ask on."""
-        return self.n_in_a_row >= GIVE_UP or self.waited_s >= MOST_WAITED_S
-
     async def get(self, nbytes: int) -> Transfer:
-        """Read so many bytes from anywhere in the object."""
+        """Read so many bytes from anywhere in the object; nothing more once the store is given up."""
         asked_s = time.perf_counter()
-        if self.is_gone:
-            return Transfer(asked_s, problem=self.reason)
+        if self.n_in_a_row >= _GIVE_UP or self.waited_s >= MOST_WAITED_S:
+            raise UserError(self.refusal(f"it fails too often ({self.reason})"))
         self.purse.spend(1, nbytes)
+        start = self.rng.randrange(self.target.nbytes - nbytes + 1)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                lane = await self._receive(
-                    self.rng.randrange(self.target.nbytes - nbytes + 1), nbytes
-                )
-        except FAILURES as error:
-            return self._note(Transfer(asked_s, (), tell_failure(error), time.perf_counter()))
+                lane = await self._receive(start, nbytes)
+        except _FAILURES as error:
+            failed = Transfer(asked_s, time.perf_counter(), (), tell_failure(error))
+            self.reason = failed.problem
+            if failed.is_throttled:  # which is an answer
+                self.seen.n_throttled += 1
+            else:
+                self.n_in_a_row += 1
+                self.waited_s += failed.ended_s - asked_s
+            return failed
         self.n_in_a_row = 0
-        return Transfer(asked_s, lane, "", lane[-1][0])
+        return Transfer(asked_s, lane[-1][0], lane)
 
     async def _receive(self, start: int, nbytes: int) -> Lane:
         """Read a range; what differs from what was asked for is an error."""
@@ -129,34 +219,20 @@ class Client:
             raise ValueError(f"it sent {got} of {nbytes} bytes, of an object of {size} bytes")
         return lane
 
-    def _note(self, failed: Transfer) -> Transfer:
-        """Count a request that failed; to be asked to slow down is an answer."""
-        self.reason = failed.problem
-        if failed.is_throttled:
-            self.seen.n_throttled += 1
-        else:
-            self.seen.n_failed += 1
-            self.n_in_a_row += 1
-            self.waited_s += failed.ended_s - failed.asked_s
-        return failed
+    def refusal(self, why: str) -> str:
+        """Say why there is no profile."""
+        return f"store: {why}; allowed: a store that answers within the caps"
 
-    async def get_patiently(self, nbytes: int) -> Transfer:
-        """Read so many bytes, and ask again after a pause where the store asks to slow down."""
-        for pause_s in PAUSES_S:
-            one = await self.get(nbytes)
-            if not one.is_throttled:
-                return one
-            await asyncio.sleep(pause_s * self.rng.uniform(0.5, 1.5))
-        return await self.get(nbytes)
+    async def ask(self, n: int, n_connections: int, per_s: float = math.inf) -> list[Transfer]:
+        """Ask for small ranges, so many at a time, at a steady rate or as soon as others are answered."""
+        start, lanes = time.perf_counter(), asyncio.Semaphore(n_connections)
 
-    async def delays(self, n: int) -> list[float]:
-        """Measure the time to the first byte of small ranges, in seconds, a few at a time."""
+        async def ask_one(i: int) -> Transfer:
+            await asyncio.sleep(max(0.0, start + i / per_s - time.perf_counter()))
+            async with lanes:
+                return await self.get(SMALL_NBYTES)
 
-        async def ask(n_each: int) -> list[Transfer]:
-            return [await self.get(SMALL_NBYTES) for _ in range(n_each)]
-
-        lanes = await asyncio.gather(*(ask(len(range(i, n, N_LANES))) for i in range(N_LANES)))
-        return [one.lane[0][0] - one.asked_s for lane in lanes for one in lane if not one.problem]
+        return list(await asyncio.gather(*map(ask_one, range(n))))
 
     async def together(self, n: int, nbytes: int) -> float | None:
         """Measure the MB/s of connections that read at once; None if one of them failed."""
@@ -164,7 +240,11 @@ class Client:
         async def read() -> Lane | None:
             lane: list[tuple[float, int]] = []
             while (had := lane[-1][1] if lane else 0) < nbytes:
-                one = await self.get_patiently(min(nbytes - had, self.target.nbytes))
+                for pause_s in (*_PAUSES_S, 0.0):  # asked again where the store asks to slow down
+                    one = await self.get(min(nbytes - had, self.target.nbytes))
+                    if not one.is_throttled:
+                        break
+                    await asyncio.sleep(pause_s * self.rng.uniform(0.5, 1.5))
                 if one.problem:
                     return None
                 lane += [(s, had + got) for s, got in one.lane]
@@ -174,109 +254,59 @@ class Client:
         whole = [lane for lane in lanes if lane is not None]
         return rate_together(whole) / 1e6 if len(whole) == n else None
 
-    async def burst(self, n: int) -> list[Transfer]:
-        """Ask for small ranges, on each of some connections as soon as the last is answered."""
-        turns, found = iter(range(n)), list[Transfer]()
+    async def measure(self) -> Seen:
+        """Take all parts, or say why there is nothing whole."""
+        seen = self.seen
+        await self.ask(N_LANES, N_LANES)  # which open connections
+        delays = await self.ask(self.plan.n_delays - N_LANES, N_LANES)
+        seen.delays_s = [one.lane[0][0] - one.asked_s for one in delays if not one.problem]
+        await self._measure_bandwidth()
+        await self._measure_rate()
+        seen.decode_mb_per_s, seen.chunk_ms = measure_decoding(), measure_chunk_ms()
+        if not seen.is_whole(self.plan):
+            raise UserError(self.refusal(f"too few answers ({self.reason})"))
+        return seen
 
-        async def ask() -> None:
-            for _ in turns:
-                found.append(await self.get(SMALL_NBYTES))
-
-        await asyncio.gather(*(ask() for _ in range(min(MOST_CONNECTIONS, max(N_LANES, n // 2)))))
-        return found
-
-    async def paced(self, n: int, per_s: float) -> list[Transfer]:
-        """Ask for small ranges at a steady rate, answered or not."""
-        start = time.perf_counter()
-
-        async def ask(i: int) -> Transfer:
-            await asyncio.sleep(max(0.0, start + i / per_s - time.perf_counter()))
-            return await self.get(SMALL_NBYTES)
-
-        return list(await asyncio.gather(*map(ask, range(n))))
-
-    def run(self, steps: Sequence[Step]) -> str:
-        """Take the steps; say why some could not be taken, if so."""
-        works = {"delays": self._delays, "stream": self._stream, "together": self._together,
-                 "requests": self._requests}  # fmt: skip
-        self.seen.decode_mb_per_s, self.seen.chunk_ms = measure_decoding(), measure_chunk_ms()
-        for step in (step for step in steps if step.kind != "find"):
-            check_interrupt()
-            try:
-                works[step.kind](step)
-            except CapReachedError:
-                return f"the caps left too little for: {step.title}"
-            if self.is_gone:
-                return f"it fails too often ({self.reason})"
-        lacking = ", ".join(step.title for step in steps if not self.seen.has(step))
-        return f"too few answers for: {lacking} ({self.reason})" if lacking else ""
-
-    def _do(
-        self, n: int, nbytes: int, work: Callable[..., Coroutine[Any, Any, T]], *given: Any
-    ) -> T:
-        """Do a piece of work, unless what it may ask for is more than is left."""
-        if not self.purse.allows(n, nbytes or n * SMALL_NBYTES):
-            raise CapReachedError
-        done: T = fsspec.asyn.sync(fsspec.asyn.get_loop(), work, *given)
-        return done
-
-    def _delays(self, step: Step) -> None:
-        """Measure in batches; the first requests open connections and are not used."""
-        self._do(N_LANES, 0, self.delays, N_LANES)
-        n_left = step.n_requests - N_LANES
-        while n_left > 0 and not self.is_gone:
-            n = min(BATCH, n_left)
-            self.seen.delays_s += self._do(n, 0, self.delays, n)
-            n_left -= n
-
-    def _stream(self, step: Step) -> None:
-        """Read bodies on one connection; the first tells how long the others may be."""
-        rate: float | None = None
-        for _ in range(step.n_requests):
-            wanted = LEAST_OBJECT_NBYTES if rate is None else int(1e6 * rate * WINDOW_S)
-            nbytes = min(wanted, step.nbytes // step.n_requests, self.target.nbytes)
-            found = self._do(1, nbytes, self.together, 1, nbytes)
+    async def _measure_bandwidth(self) -> None:
+        """Read bodies on one connection, the first of which tells how long others may be; then on several."""
+        rate, wanted = None, _LEAST_OBJECT_NBYTES
+        for _ in range(N_STREAMS):
+            nbytes = min(wanted, self.plan.stream_nbytes, self.target.nbytes)
+            found = await self.together(1, nbytes)
             if rate is not None and found is not None:
                 self.seen.streams_mb_per_s.append(found)
             rate = found or rate
+            wanted = int(1e6 * _WINDOW_S * rate) if rate else wanted
+        window_s = max(_WINDOW_S, _DELAYS * float(np.quantile(self.seen.delays_s or [0.0], 0.95)))
+        for n in self.plan.together_nbytes:
+            if self.seen.has_growth_ended or not self.seen.streams_mb_per_s:
+                return
+            nbytes = lane_nbytes(self.seen, self.plan, n, window_s=window_s)
+            # no more than its requests can bring
+            rate = await self.together(n, min(nbytes, N_PIECES * self.target.nbytes))
+            if rate is not None:
+                self.seen.together_mb_per_s[n] = rate
 
-    def _together(self, step: Step) -> None:
-        """Read on several connections, unless more of them bring nothing more."""
-        if self.seen.has_growth_ended or not self.seen.streams_mb_per_s:
-            return
-        # no more than its requests can bring
-        most = step.n_requests // step.n_connections * self.target.nbytes
-        window_s = WINDOW_S
-        if self.seen.delays_s:
-            window_s = max(window_s, _DELAYS * quantile(self.seen.delays_s, 0.95)[0])
-        nbytes = min(lane_nbytes(self.seen, step, window_s=window_s), most)
-        n = step.n_connections
-        rate = self._do(step.n_requests, n * nbytes, self.together, n, nbytes)
-        if rate is not None:
-            self.seen.together_mb_per_s[n] = rate
-
-    def _requests(self, step: Step) -> None:
+    async def _measure_rate(self) -> None:
         """Ask as fast as answers come; where some are refused, then at twice what was let through."""
-        n_first = step.n_requests // 2
-        n_rest = step.n_requests - n_first
-        found = self._do(n_first, 0, self.burst, n_first)
-        rate = _answered_per_s(found)
+        n_first = self.plan.n_rate // 2
+        n_rest = self.plan.n_rate - n_first
+        n_connections = min(MOST_CONNECTIONS, max(N_LANES, n_first // 2))
+        found = await self.ask(n_first, n_connections)
+        rate, limit = _answered_per_s(found), _find_limit(found)
         if rate and any(one.is_throttled for one in found):
-            guess = _find_limit(found)
-            more = self._do(n_rest, 0, self.paced, n_rest, 2 * (guess or rate))
-            self.seen.accepted_per_s = _find_limit(more) or guess
+            more = await self.ask(n_rest, n_rest, 2 * (limit or rate))
+            self.seen.accepted_per_s = _find_limit(more) or limit
         elif rate:
-            more = self._do(n_rest, 0, self.burst, n_rest)
+            more = await self.ask(n_rest, n_connections)
             rate, self.seen.accepted_per_s = _answered_per_s(more), _find_limit(more)
         self.seen.answered_per_s = rate or None
 
 
 def _answered_per_s(transfers: Sequence[Transfer]) -> float:
     """Count the requests a second that brought what was asked for."""
-    good = [one for one in transfers if not one.problem]
-    if not good:
-        return 0.0
-    return len(good) / (max(one.ended_s for one in good) - min(one.asked_s for one in transfers))
+    ends = [one.ended_s for one in transfers if not one.problem]
+    return len(ends) / (max(ends) - min(one.asked_s for one in transfers)) if ends else 0.0
 
 
 def _find_limit(transfers: Sequence[Transfer]) -> float | None:

@@ -12,7 +12,7 @@ import ssl
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,8 +28,6 @@ from helpers.objectstore.processes import deadline
 
 KINDS = ("local", "gateway", "slurm", "address")
 
-# Partition, what is charged, time and memory of each job, network between workers and scheduler.
-SLURM_OPTIONS = ("queue", "account", "walltime", "memory", "interface")
 _SLURM_DEFAULTS = {"walltime": "00:30:00", "memory": "4GB"}
 _ANSWER_S = 5.0  # a gateway or a scheduler that has not answered by then is taken as not there
 _AT_ONCE = 8  # processes that start together on one machine
@@ -99,26 +97,28 @@ class Cluster:
         return self.n_threads()
 
     def pin_workers(self) -> None:
-        """Note which processes take tasks before a read; refuse another number than was asked."""
+        """Note before a read which processes take tasks, for `check_workers`."""
         self._pinned = self._find_processes()
-        if self.n_workers and len(self._pinned) != self.n_workers:
-            raise self._lost(self.n_workers, len(self._pinned))
+        self.check_workers()
 
     def check_workers(self) -> None:
-        """Refuse a read during which a worker ended, also if another took its place."""
-        if (found := self._find_processes()) != self._pinned:
-            raise self._lost(len(self._pinned), len(found.items() & self._pinned.items()))
+        """Refuse a read with more or fewer workers than were asked for, or of which one was replaced."""
+        found, n_workers = self._find_processes(), self.n_workers or len(self._pinned)
+        if found != self._pinned or len(found) != n_workers:
+            raise UserError(
+                f"n_workers: {n_workers}; the {self.kind} cluster has"
+                f" {len(found.items() & self._pinned.items())} of these, so the read is not kept;"
+                " allowed: the same workers from its beginning to its end (run it again, it goes on"
+                " from the last row)"
+            )
+
+    def find_here(self) -> list[int]:
+        """Find the processes of this machine that take tasks, as noted before a read."""
+        return [*self._pinned.values()] if self.kind == "local" else []
 
     def _find_processes(self) -> dict[str, int]:
         """Find the processes of the workers that take tasks, by address: a port may be taken again."""
         return dict(self.client.run(os.getpid, workers=list(self.workers())))
-
-    def _lost(self, n_workers: int, n_found: int) -> UserError:
-        return UserError(
-            f"n_workers: {n_workers}; the {self.kind} cluster has {n_found} of these, so the read is"
-            " not kept; allowed: the same workers from its beginning to its end (run it again, it"
-            " goes on from the last row)"
-        )
 
     def release(self) -> None:
         """Let every worker take tasks again, and close the clients that it kept."""
@@ -169,11 +169,6 @@ def _forget_clients() -> None:
         readers.forget_clients({})
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"]
-    return f"{type(error).__name__}: {lines[0][:200]}"
-
-
 def check_versions(client: distributed.Client) -> None:
     """Refuse other software on scheduler or workers than here, before a task fails midway.
 
@@ -205,24 +200,17 @@ def check_reach(store: str, *, kind: str, address: str) -> None:
         )
 
 
-def check_options(kind: str, options: Sequence[str]) -> None:
-    """Refuse options that a kind of cluster has not; those of a gateway are known to it alone."""
-    if options and kind not in ("slurm", "gateway"):
+def read_options(kind: str, given: Sequence[str]) -> dict[str, str]:
+    """Read what to ask of Slurm or a gateway, which know their names, written as NAME=VALUE."""
+    if given and kind not in ("slurm", "gateway"):
         raise UserError(
-            f"cluster_options: {show([*options])}; allowed: none but with slurm and gateway"
+            f"cluster_options: {show([*given])}; allowed: none but with slurm and gateway"
         )
-    _parse_options(options, None if kind == "gateway" else SLURM_OPTIONS)
-
-
-def _parse_options(given: Sequence[str], allowed: Collection[str] | None) -> dict[str, str]:
-    """Read options that are written as NAME=VALUE; any name where `allowed` is None."""
     found = {}
     for one in given:
-        name, sign, value = one.partition("=")
-        if not (name and sign and value) or (allowed is not None and name not in allowed):
-            words = ", ".join(f"{name}=…" for name in allowed or ("NAME",))
-            raise UserError(f"cluster_options: {show(one)}; allowed: {words}")
-        found[name] = value
+        name, _, found[name] = one.partition("=")
+        if not (name and found[name]):
+            raise UserError(f"cluster_options: {show(one)}; allowed: NAME=VALUE")
     return found
 
 
@@ -239,8 +227,8 @@ def open_cluster(
 
     One that is started has no workers before it is scaled; one that ran before goes on
     afterwards, with all its workers at work. The `address` is that of the scheduler, or of the
-    Gateway, where Dask's configuration does not say it. What to ask of Slurm, see
-    `SLURM_OPTIONS`, or of a Gateway stands in `options` as ``NAME=VALUE``.
+    Gateway, where Dask's configuration does not say it. What `dask_jobqueue.SLURMCluster` takes,
+    or a Gateway offers, stands in `options` as ``NAME=VALUE``.
     """
     openers = {
         "local": lambda: _open_local(threads_per_worker, deadline_s),
@@ -263,6 +251,20 @@ def open_cluster(
                     stack.close()
 
 
+def _with_no_error_left(name: str) -> Any:
+    def call(connection: ssl.SSLSocket, *arguments: Any) -> Any:
+        try:
+            return getattr(ssl.SSLSocket, name)(connection, *arguments)
+        except ssl.SSLError:  # also that nothing is there yet; after these Python empties it
+            raise
+        except OSError:
+            empty = ssl.MemoryBIO(), ssl.MemoryBIO()
+            connection.context.wrap_bio(*empty, server_side=bool(connection.server_side))
+            raise
+
+    return call
+
+
 class _Connection(ssl.SSLSocket):
     """A connection under TLS whose end is not taken for that of the others of its thread.
 
@@ -272,24 +274,7 @@ class _Connection(ssl.SSLSocket):
     Python empties the queue whenever it makes a TLS object.
     """
 
-    def read(self, *arguments: Any) -> Any:
-        return self._leave_no_error(super().read, *arguments)
-
-    def send(self, *arguments: Any) -> Any:
-        return self._leave_no_error(super().send, *arguments)
-
-    def do_handshake(self, *arguments: Any) -> Any:
-        return self._leave_no_error(super().do_handshake, *arguments)
-
-    def _leave_no_error(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return call(*arguments)
-        except ssl.SSLError:  # also that nothing is there yet; after these Python empties it
-            raise
-        except OSError:
-            empty = ssl.MemoryBIO(), ssl.MemoryBIO()
-            self.context.wrap_bio(*empty, server_side=bool(self.server_side))
-            raise
+    read, send, do_handshake = map(_with_no_error_left, ("read", "send", "do_handshake"))
 
 
 class Security(distributed.Security):
@@ -331,7 +316,8 @@ def _refused(what: str, allowed: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{what} ({_first_line(error)}); allowed: {allowed}") from error
+        told = (str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"])[0][:200]
+        raise UserError(f"{what} ({type(error).__name__}: {told}); allowed: {allowed}") from error
 
 
 def _import(package: str, extra: str, kind: str) -> Any:
@@ -358,14 +344,12 @@ def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iter
             "cluster_kind: slurm; there is no sbatch here; allowed: on a node from which jobs"
             " can be submitted"
         )
-    options: dict[str, Any] = _SLURM_DEFAULTS | _parse_options(given, SLURM_OPTIONS)
+    waits_s = _QUEUE_S if deadline_s == _DEADLINE_S else deadline_s
     with (
         dask.config.set(_NO_PAGES),
         TemporaryDirectory(prefix=".slurm-", dir=Path.cwd()) as shared,
     ):
-        with _refused(
-            f"cluster_options: {', '.join(given) or 'none'};", "what this cluster offers"
-        ):
+        with _refused(f"cluster_options: {', '.join(given)};", "what this cluster offers"):
             backend = slurm.SLURMCluster(
                 cores=n_threads,
                 processes=1,
@@ -375,10 +359,9 @@ def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iter
                 shared_temp_directory=shared,
                 log_directory=shared,
                 scheduler_options={"dashboard": False, "dashboard_address": ":0"},  # else port 8787
-                **options,
+                **(_SLURM_DEFAULTS | read_options("slurm", given)),
             )
         with backend, distributed.Client(backend) as client:  # type: ignore[no-untyped-call]
-            waits_s = _QUEUE_S if deadline_s == _DEADLINE_S else deadline_s
             yield Cluster("slurm", client, n_threads, backend.scale, waits_s)
         for name in ("ca_file", "cert", "key"):
             getattr(backend, f"_job_{name}").close()  # before the folder of the certificate goes
@@ -406,8 +389,7 @@ def _open_gateway(
 ) -> Iterator[Cluster]:
     """Start a cluster without workers on a Dask Gateway and stop it afterwards.
 
-    The gateway also stops it when this process exits without coming here; after ``kill -9`` the
-    idle timeout of the gateway has to.
+    After ``kill -9`` the idle timeout of the gateway has to.
     """
     dask_gateway = _import("dask_gateway", "hub", "gateway")
     where = f"cluster_kind: gateway, cluster_address: {repr(address) if address else 'the configured one'};"
@@ -417,13 +399,17 @@ def _open_gateway(
             gateway = dask_gateway.Gateway(address)
             closing.callback(_close_gateway, gateway)
             options = gateway.cluster_options()
-        _set_options(options, given, n_threads)
+        for name, value in (
+            {"worker_cores": str(n_threads)} | read_options("gateway", given)
+        ).items():
+            with _refused(
+                f"cluster_options: {name}={value}", f"what it offers: {', '.join(options)}"
+            ):
+                options[name] = value if isinstance(options[name], str) else json.loads(value)
         with _refused(f"{where} it starts no cluster", allowed), deadline(deadline_s):
-            name = str(gateway.submit(options))
-            closing.enter_context(_stopping(gateway, name, f"{where} it went away", allowed))
-            backend = gateway.connect(name, shutdown_on_close=True)
-        closing.callback(_close_gateway, backend.gateway)
-        closing.callback(backend.close, shutdown=False)
+            backend = gateway.new_cluster(options)
+            closing.callback(_close_gateway, backend.gateway)
+            closing.enter_context(backend)
         client = closing.enter_context(backend.get_client())
         _send_helpers(client)
 
@@ -438,33 +424,10 @@ def _open_gateway(
         yield Cluster("gateway", client, n_threads, scale, deadline_s)
 
 
-@contextmanager
-def _stopping(gateway: Any, name: str, gone: str, allowed: str) -> Iterator[None]:
-    """Stop a cluster of a gateway at the end; where it is gone, what it runs ends when it is idle."""
-    try:
-        yield
-    finally:
-        with _refused(f"{gone}, and what it runs ends when it is idle", allowed):
-            gateway.stop_cluster(name)
-
-
 def _close_gateway(gateway: Any) -> None:
     """Close it once: it would close itself again when collected, and then miss its event loop."""
     gateway.close()
     gateway.close = lambda: None
-
-
-def _set_options(options: Any, given: Sequence[str], n_threads: int) -> None:
-    """Set options of a gateway, each to the type that it has there."""
-    wanted: dict[str, Any] = _parse_options(
-        given, [one for one in options if one != "worker_cores"]
-    )
-    if "worker_cores" in options:
-        wanted["worker_cores"] = str(n_threads)
-    for name, value in wanted.items():
-        ours = "threads_per_worker" if name == "worker_cores" else f"cluster_options: {name}"
-        with _refused(f"{ours}: {show(value)}", "what the gateway offers"):
-            options[name] = value if isinstance(options[name], str) else json.loads(value)
 
 
 def _send_helpers(client: distributed.Client) -> None:

@@ -23,7 +23,6 @@ from helpers.models import WORTH
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 _SEED = 20200611
-_AT_ONCE = 1000  # values to resample, some 80 MB
 _quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record most ask for one
 
 Verdict = Literal["faster", "slower", "indistinguishable", "grows", "falls", "ended", "undecided"]
@@ -54,33 +53,13 @@ def median_interval(values: Iterable[float]) -> Interval:
     >>> found.centre, float(found.low), float(found.high), found.n
     (3.0, 1.0, 5.0, 5)
     """
-    return median_intervals([values])[0]
-
-
-def median_intervals(samples: Sequence[Iterable[float]]) -> list[Interval]:
-    """Compute the median and its interval of each sample, as `median_interval` does, but sooner."""
-    given = [finite(values, "values") for values in samples]
-    found = [Interval(float(np.median(one)), np.nan, np.nan, len(one)) for one in given]
-    for n in {*map(len, given)} - {1}:
-        places = [place for place, one in enumerate(given) if len(one) == n]
-        for first in range(0, len(places), size := math.ceil(_AT_ONCE / n)):
-            some = places[first : first + size]
-            ends = stats.bootstrap(
-                (np.stack([given[place] for place in some]),),
-                _median,
-                axis=-1,
-                method="percentile",
-                rng=np.random.default_rng(_SEED),  # each sample is resampled as it is alone
-            ).confidence_interval
-            for place, low, high in zip(some, ends.low.tolist(), ends.high.tolist(), strict=True):
-                found[place] = replace(found[place], low=low, high=high)
-    return found
-
-
-def _median(samples: np.ndarray[Any, Any], axis: int) -> Any:
-    """Compute what `np.median` does; of many short samples in a quarter of its time."""
-    ranked, n = np.sort(samples, axis=axis), samples.shape[axis]
-    return (ranked[..., (n - 1) // 2] + ranked[..., n // 2]) / 2
+    sample = finite(values, "values")
+    centre, n = float(np.median(sample)), len(sample)
+    if n == 1:
+        return Interval(centre, np.nan, np.nan, n)
+    rng = np.random.default_rng(_SEED)
+    ends = stats.bootstrap((sample,), np.median, method="percentile", rng=rng).confidence_interval
+    return Interval(centre, float(ends.low), float(ends.high), n)
 
 
 def finite(values: Iterable[float], name: str) -> Floats:
@@ -111,12 +90,6 @@ def unpaired_ratio(over: Iterable[float], under: Iterable[float]) -> Interval:
     The centre is the ratio of medians. Nothing takes out what a block has in common, so each side
     keeps its own scatter: the interval is Welch's t on the logarithms. It knows what varied within
     each record, and not what another day on the same machine would have changed.
-
-    Examples
-    --------
-    >>> found = unpaired_ratio([1.8, 2.0, 2.2], [0.9, 1.0, 1.1])
-    >>> round(found.centre, 6), found.n
-    (2.0, 3)
     """
     sides = [finite(values, name) for name, values in (("over", over), ("under", under))]
     if min(map(min, sides)) <= 0:
@@ -155,15 +128,7 @@ def log_noise(logs: Floats) -> float:
 
 
 def judge(ratio: Interval, noise: float) -> Comparison:
-    """Give the verdict on a paired ratio, given the A/A noise, which is NaN where it is unknown.
-
-    Examples
-    --------
-    >>> judge(Interval(0.8, 0.75, 0.85, n=5), noise=1.05).verdict
-    'faster'
-    >>> judge(Interval(0.97, 0.95, 0.99, n=5), noise=1.05).verdict
-    'indistinguishable'
-    """
+    """Give the verdict on a paired ratio, given the A/A noise, which is NaN where it is unknown."""
     # one block shows no noise, and NaN lies on no side
     is_shown = not ratio.low <= 1 <= ratio.high and not 1 / noise <= ratio.centre <= noise
     if ratio.n == 1 or math.isnan(noise) or not is_shown:
@@ -190,11 +155,10 @@ def summarise(
     df: pd.DataFrame, by: Sequence[str] = ("contender", "point"), *, value: str = "read_s"
 ) -> pd.DataFrame:
     """Summarise a column of a record by `by`: `median`, its interval `low` to `high`, and `n`."""
-    parts = dict(iter(measured(df).groupby([*by], sort=False)[value]))
-    found = median_intervals([*parts.values()])
-    lines = [
-        (*key, one.centre, one.low, one.high, one.n) for key, one in zip(parts, found, strict=True)
-    ]
+    lines = []
+    for key, part in measured(df).groupby([*by], sort=False)[value]:
+        one = median_interval(part)
+        lines.append((*key, one.centre, one.low, one.high, one.n))
     return pd.DataFrame(lines, columns=[*by, "median", "low", "high", "n"])
 
 
@@ -238,17 +202,6 @@ def paired_ratio(
     ratios that may have been looked at all intervals hold at once in 95 % (Bonferroni). One that
     was not measured, or twice in a block, or in no block with the other, and a `value` not above 0
     are refused.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"block": [0, 1, 0, 1], "contender": ["a", "a", "b", "b"],
-    ...                       "n_workers": [4, 4, 8, 8], "read_s": [1.0, 2.0, 2.0, 4.0]})
-    >>> paired_ratio(table, "a", "b").centre
-    0.5
-    >>> paired_ratio(table, 8, 4, by="n_workers").centre
-    2.0
-    >>> paired_ratio(table, "a", "b").quantity
-    'a over b, read_s'
     """
     found = ratio_interval(_log_ratios(df, a, b, value, by=by), n_compared=n_compared)
     over = str(a)

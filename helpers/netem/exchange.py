@@ -260,6 +260,7 @@ class Emulation:
         self._faults = Random(f"faults {seed}")
         self.link = Link(Profile("loopback"), VirtualTime(dilation))
         self.tag = ""  # of the requests that arrive from now on
+        self.tls: ssl.SSLContext | None = None  # with which clients are answered that speak TLS
 
     def emulate(self, profile: Profile, dilation: float | None = None) -> None:
         """Emulate a profile on the requests that arrive from now on, maybe at another dilation.

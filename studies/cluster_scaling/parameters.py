@@ -9,7 +9,7 @@ from distributed.system import MEMORY_LIMIT
 from pydantic import Field, model_validator
 
 from helpers import parameters
-from helpers.arrays.clusters import KINDS, check_options, check_reach
+from helpers.arrays.clusters import KINDS, check_reach, read_options
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import check_chunk_shape, open_entry
 from helpers.arrays.writers import CODECS
@@ -79,7 +79,7 @@ class Parameters(parameters.Parameters):
             )
         open_entry(self.dataset)
         _check_dilated(self.profile, self.dilation)
-        check_options(self.cluster_kind, self.cluster_options)
+        read_options(self.cluster_kind, self.cluster_options)
         if self.cluster_kind == "local":
             chunk_nbytes = 4 * math.prod(self.chunk_shape)
             check_memory(max(self.n_workers), self.threads_per_worker * chunk_nbytes)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import math
 import random
 import re
 import time
@@ -20,17 +18,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from advisors.calibrate.cli import calibrate
-from advisors.calibrate.plan import (
-    Caps,
+from advisors.calibrate.figures import (
     Seen,
-    Step,
     accepted_per_s,
     lane_nbytes,
+    list_more,
     make_figures,
-    plan_steps,
-    quantile,
     rate_together,
-    summarise,
+    share_caps,
 )
 from helpers.errors import UserError
 from helpers.models.requests import Request
@@ -48,24 +43,11 @@ from tests.stores import Handler, client_environment, make_location, serve
 
 @given(st.integers(60, 10**5), st.integers(30_000_000, 10**12))
 def test_the_plan_keeps_the_caps(n: int, nbytes: int) -> None:
-    """Whatever the caps, all steps together are within them, or the caps are refused."""
+    """Whatever the caps, all parts together are within them, or the caps are refused."""
     assume(nbytes >= 20_000_000 + 4096 * n)  # else they are refused
-    steps = plan_steps(Caps(n, nbytes))
-    assert sum(step.n_requests for step in steps) <= n
-    assert sum(step.nbytes for step in steps) <= nbytes
-    assert all(step.n_requests > 0 and step.nbytes >= 0 for step in steps)
-    assert {step.kind for step in steps} == {"find", "delays", "stream", "together", "requests"}
-
-
-def test_quantile_intervals_cover() -> None:
-    """Of 200 log-normal delays the interval of the 95th percentile holds the true one in about 95 %."""
-    rng = random.Random(1)
-    true = math.exp(0.5 * 1.6448536)
-    n_held = 0
-    for _ in range(300):
-        _, low, high = quantile([rng.lognormvariate(0, 0.5) for _ in range(200)], 0.95)
-        n_held += low is not None and high is not None and low <= true <= high
-    assert n_held / 300 > 0.9
+    plan = share_caps(n, nbytes)
+    assert 0.9 * n < plan.n_requests <= n and 0.99 * nbytes < plan.nbytes <= nbytes
+    assert plan.n_delays > 20 and plan.n_rate > 0 and min(plan.together_nbytes.values()) > 0
 
 
 @given(st.integers(1, 40), st.floats(1, 1000), st.floats(0, 0.1))
@@ -128,29 +110,28 @@ def test_figures_are_a_profile() -> None:
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    """Growth that did not end, a tail that no value bounds, and a calibration that saw nothing."""
+    """Growth that did not end, a tail that few delays do not bound, and a calibration that saw nothing."""
     seen = make_seen()
-    told = summarise(seen)
-    assert told["first_byte_p99_s"][0] == 0.1 and told["first_byte_p99_s"][2] is None
-    assert told["mb_per_s_by_connections"] == {1: 10.0, 2: 20.0, 4: 30.0, 8: 30.2}
+    assert "p99_s" not in make_figures(seen, "x")["first_byte_s"]
+    assert list_more(seen)["mb_per_s_by_connections"] == {1: 10.0, 2: 20.0, 4: 30.0, 8: 30.2}
     del seen.together_mb_per_s[8]
     figures = make_figures(seen, "x")
     assert figures["aggregate_mb_per_s"] == 30.0 and not seen.has_growth_ended
     assert "where it still grew" in figures["sources"]["aggregate_mb_per_s"]
-    assert make_figures(Seen(), "x") == {"sources": {}} and summarise(Seen()) == {}
+    assert make_figures(Seen(), "x") == {"sources": {}}
 
 
 def test_connections_read_no_more_than_they_can_need() -> None:
     """Each is given the bytes of its share: a stream alone, a part of the link when it is full."""
-    seen = make_seen()
+    seen, plan = make_seen(), share_caps(500, 2 * 10**9)
     del seen.together_mb_per_s[8]
-    step = Step("together", 16, 10**9, 8)
-    assert lane_nbytes(seen, step, window_s=1.0) == 7_500_000  # 60 MB/s at most, from 30 of 4
-    assert lane_nbytes(seen, Step("together", 16, 8 * 1000, 8), window_s=1.0) == 1000
+    # 60 MB/s at most, from 30 of 4
+    assert lane_nbytes(seen, plan, 8, window_s=1.0) == 7_500_000
+    assert lane_nbytes(seen, plan, 8, window_s=1e9) == plan.together_nbytes[8]
 
 
 BUCKET = "of-test-calibrate"
-URL = f"s3://{BUCKET}/folder"
+URL = f"s3://{BUCKET}/folder/large"
 FREE = Profile("free")
 SMALL = ("--max-requests", "60", "--max-mb", "21")
 
@@ -160,7 +141,7 @@ def running(server: Server) -> Iterator[Proxy]:
     """Stand before the real server, which holds an object of 16 MB and a small one."""
     store = make_location(server, BUCKET).obstore()
     obstore.put(store, "folder/a", bytes(100))
-    obstore.put(store, "folder/b/large", bytes(16_000_000), use_multipart=False)
+    obstore.put(store, "folder/large", bytes(16_000_000), use_multipart=False)
     with open_proxy(server.endpoint_url, profile=FREE) as proxy:
         yield proxy
 
@@ -224,29 +205,19 @@ def test_every_request_is_counted(proxy: Proxy, server: Server, tmp_path: Path) 
     assert (told["n_requests"], told["nbytes"]) == count(trace)
     assert {row.method for row in trace} == {"GET", "HEAD"}
     assert len(trace) <= 60 and told["nbytes"] <= 21_000_000
-    assert told["object"] == "folder/b/large", "the largest of those that are there"
-    assert told["location"] == URL and "at most 60 requests and 21 MB" in text
+    assert told["location"] == URL and told["object"] == "folder/large"
+    assert "at most 60 requests and 21 MB" in text
     written = out.read_text()
     assert not {server.access_key, server.secret_key} & {*re.split(r"\W+", text + written)}
     assert "\n  stream_mb_per_s: median of 3 bodies" in written, "a source a line"
 
 
-def test_what_is_in_a_file_stays(proxy: Proxy, tmp_path: Path) -> None:
-    """A profile is replaced when asked for, and a file of another kind never."""
-    out, other = tmp_path / "mine.yml", tmp_path / "other.yml"
-    out.write_text("stream_mb_per_s: 3\nmeasurement: {date: '2026'}\n")
-    assert "is there; allowed: another file, or --anew" in refuse(out, *SMALL)
-    other.write_text("stream_mb_per_s: 3\n")
-    assert "holds no calibration" in refuse(other, *SMALL, "--anew")
-    assert proxy.take_trace() == []
-    found = CliRunner().invoke(calibrate, [URL, *SMALL, "--out", str(out), "--json", "--anew"])
-    assert json.loads(found.stdout)["stream_mb_per_s"] == get_profile(str(out)).stream_mb_per_s
-
-
 def test_the_plan_asks_for_nothing(proxy: Proxy, tmp_path: Path) -> None:
-    """What would be asked for at most is a line; nothing is asked for or written."""
+    """What would be asked for at most is a line; nothing is asked for or written, nor where a file is."""
     assert run(tmp_path / "mine.yml", "--plan") == f"at most 500 requests and 2000 MB of {URL}\n"
-    assert proxy.take_trace() == [] and not [*tmp_path.iterdir()]
+    (tmp_path / "there.yml").touch()
+    assert "is there; allowed: a file that is not" in refuse(tmp_path / "there.yml", *SMALL)
+    assert proxy.take_trace() == [] and len([*tmp_path.iterdir()]) == 1
 
 
 def test_nothing_is_written_but_what_is_asked_for(
@@ -254,7 +225,7 @@ def test_nothing_is_written_but_what_is_asked_for(
 ) -> None:
     """With a prefix an object is written, read, and gone afterwards; what it took is counted."""
     out = tmp_path / "mine.yml"
-    run(out, "--write", "trial", *SMALL)
+    run(out, "--write", "trial", *SMALL, url=f"s3://{BUCKET}/folder")
     trace, told = proxy.take_trace(), get_profile(str(out)).measurement
     assert (told["n_requests"], told["nbytes"]) == count(trace)
     written = [row.key for row in trace if row.method == "PUT"]
@@ -267,7 +238,7 @@ def test_nothing_is_written_but_what_is_asked_for(
 def test_a_store_that_fails_leaves_no_profile(proxy: Proxy, tmp_path: Path) -> None:
     """Half a body is no measurement, and ten failures in a row end the asking."""
     proxy.emulate(replace(FREE, faults=Faults(truncate=1.0)))
-    assert "it fails too often" in refuse(tmp_path / "mine.yml", url=f"{URL}/b/large")
+    assert "it fails too often" in refuse(tmp_path / "mine.yml")
     assert len(proxy.take_trace()) < 30 and not [*tmp_path.iterdir()]
 
 
@@ -281,9 +252,10 @@ def test_a_store_that_fails_leaves_no_profile(proxy: Proxy, tmp_path: Path) -> N
         (URL, ("--max-mb", "1e-320"), "allowed: at least 22"),
         (URL, ("--out", "x.txt"), "allowed: a name that ends in .yml"),
         (URL, ("--emulate", "in-region"), "emulate: 'in-region'; allowed: with embedded alone"),
-        (f"s3://{BUCKET}/folder/a", (), "its largest object has 100 bytes"),
-        (f"s3://{BUCKET}/nothing", (), "no object is there"),
-        ("s3://no-such-bucket-here/x", (), "it has no such bucket or object"),
+        (f"s3://{BUCKET}/folder/a", (), "it has 100 bytes; allowed: an object of at least 1 MB"),
+        (f"s3://{BUCKET}/folder", (), "no object is there"),
+        (f"s3://{BUCKET}", (), "no object is there"),
+        ("s3://no-such-bucket-here/x", (), "no object is there"),
         ("ftp://host/x", (), "allowed: embedded, s3://BUCKET/PREFIX"),
         ("file:///tmp", (), "allowed: a store that answers requests"),
         ("s3://user:hush@bucket/x", (), "with credentials in the environment"),
@@ -305,28 +277,19 @@ class Hostile(Handler):
     seen: ClassVar[list[tuple[str, str]]] = []  # host and token of each request
 
     def do_HEAD(self) -> None:
-        """Answer as to a GET."""
-        self.do_GET()
-
-    def do_GET(self) -> None:
-        """Lead to another host, send heads or bodies without an end, or a listing that goes on."""
-        how, host = self.path.split("/")[1].partition("?")[0], str(self.headers["Host"])
+        """Lead to another host, or send heads without an end."""
+        how, host = self.path.split("/")[1], str(self.headers["Host"])
         Hostile.seen.append((host, self.headers.get("x-amz-security-token") or ""))
         if how == "elsewhere":
             there = "http://localhost:" + host.partition(":")[2] + "/elsewhere/large"
-            return self.answer(302, Location=there, Content_Length="0")
-        if how == "text":
-            return self.answer(200, b"no XML", Content_Length="6")
-        if how == "heads":
-            return self.answer(200, **{f"x-{i}": "y" for i in range(200)})
-        if how == "slow":
+            self.answer(302, Location=there, Content_Length="0")
+        elif how == "heads":
+            self.answer(200, **{f"x-{i}": "y" for i in range(200)})
+        else:
             with contextlib.suppress(OSError):
                 while True:
                     self.wfile.write(b"H")
                     time.sleep(0.05)
-        more = "<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
-        body = f"<ListBucketResult>{more}</ListBucketResult>".encode()
-        return self.answer(200, body, Content_Length=str(len(body)))
 
 
 @pytest.fixture
@@ -341,30 +304,16 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hostile")
-@pytest.mark.parametrize("url", ["s3://elsewhere", "s3://elsewhere/large"])
-def test_no_credential_goes_to_another_host(url: str, tmp_path: Path) -> None:
-    """A store that leads elsewhere is refused in a line: no recursion, and no token elsewhere."""
-    refuse(tmp_path / "mine.yml", *SMALL, url=url)
-    assert {token for _, token in Hostile.seen} == {"of-mine"}
-    assert all(host.startswith("127.0.0.1") for host, _ in Hostile.seen)
-    assert len(Hostile.seen) < 5
-
-
-@pytest.mark.usefixtures("hostile")
-@pytest.mark.parametrize("url", ["s3://heads", "s3://slow", "s3://text"])
-def test_heads_without_an_end_are_refused(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", ["elsewhere", "heads", "slow"])
+def test_a_store_that_answers_as_none_does(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Too many headers, and a head of which a byte comes now and then, are each one line."""
-    monkeypatch.setattr("advisors.calibrate.target.PATIENCE_S", 1.0)
-    assert "allowed: a store that answers" in refuse(tmp_path / "mine.yml", *SMALL, url=url)
-
-
-@pytest.mark.usefixtures("hostile")
-def test_a_listing_without_an_end_is_one_request(tmp_path: Path) -> None:
-    """Each of its pages says that there are more."""
-    assert "no object is there" in refuse(tmp_path / "mine.yml", *SMALL, url="s3://endless")
-    assert len(Hostile.seen) == 1
+    """One that leads elsewhere gets no token there; too many headers, and a head that never ends, are one line."""
+    monkeypatch.setattr("advisors.calibrate.measure.PATIENCE_S", 1.0)
+    said = refuse(tmp_path / "mine.yml", *SMALL, url=f"s3://{how}/large")
+    assert "allowed: a store that answers" in said
+    assert {(host[:9], token) for host, token in Hostile.seen} == {("127.0.0.1", "of-mine")}
+    assert len(Hostile.seen) < 5
 
 
 def test_a_store_that_stalls_now_and_then_is_given_up(
@@ -374,7 +323,7 @@ def test_a_store_that_stalls_now_and_then_is_given_up(
     monkeypatch.setattr("advisors.calibrate.measure.PATIENCE_S", 0.2)
     monkeypatch.setattr("advisors.calibrate.measure.MOST_WAITED_S", 0.5)
     proxy.emulate(replace(FREE, faults=Faults(stall=0.1, stall_s=60)))
-    told = refuse(tmp_path / "mine.yml", url=f"{URL}/b/large")
+    told = refuse(tmp_path / "mine.yml")
     assert "it fails too often (it does not answer within" in told
 
 

@@ -72,13 +72,6 @@ def test_a_claim_is_of_findings_that_are_there(tmp_path: Path) -> None:
         write_findings(tmp_path / "c.csv", {}, {"helps": Claim(True, of="lost")}, noise=0, n_blocks=1)  # fmt: skip
 
 
-def test_a_file_of_before_is_read(tmp_path: Path) -> None:
-    """It has neither noise nor quantity of each finding."""
-    (tmp_path / "c.findings.csv").write_text("key,value,low,high,unit,n,verdict\na,1,,,,1,\n")
-    found = read_findings(tmp_path / "c.csv")["a"]
-    assert math.isnan(found.noise) and found.quantity == ""
-
-
 @pytest.mark.parametrize(
     ("own", "page", "expected"),
     [

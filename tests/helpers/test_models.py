@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from helpers.models.access import IoCounts, Store, access_seconds
 from helpers.models.requests import Request, count_waits, find_dependencies
@@ -68,43 +67,6 @@ def test_closed_forms(
     assert seconds(network, client, n_chunks, n_workers) == pytest.approx(expected_s, rel=1e-6)
 
 
-networks = st.builds(
-    lambda latency, spread, *rates: Network(latency, latency * spread, *rates),
-    st.floats(0, 0.2),
-    st.floats(1, 4),
-    st.floats(1e6, 1e9),
-    st.floats(1e6, 1e9),
-    st.floats(10, 1e4),
-)
-clients = st.builds(
-    Client,
-    chunk_nbytes=st.floats(1e4, 2e7),
-    requests_per_chunk=st.floats(0.1, 3),
-    connections_per_worker=st.integers(1, 4),
-    cpu_s_per_chunk=st.floats(0, 0.1),
-    wait_s_per_chunk=st.floats(0, 0.1),
-    is_overlapped=st.booleans(),
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(networks, clients, st.integers(1, 60), st.integers(1, 8))
-def test_no_read_beats_its_limits(
-    network: Network, client: Client, n_chunks: int, n_workers: int
-) -> None:
-    """A read takes at least what each limit alone asks, and comes to an end."""
-    found = seconds(network, client, n_chunks, n_workers, n_cores=2)
-    n_connections = min(n_chunks, n_workers * client.connections_per_worker)
-    nbytes = n_chunks * client.chunk_nbytes
-    least = [
-        nbytes / network.aggregate_nbytes_per_s,
-        nbytes / network.stream_nbytes_per_s / n_connections if not client.is_overlapped else 0,
-        n_chunks * client.cpu_s_per_chunk / 2,
-        (n_chunks - 1) * client.requests_per_chunk / network.requests_per_s,
-    ]
-    assert max(least) <= found * (1 + 1e-6) < math.inf
-
-
 @pytest.mark.parametrize(
     ("network", "client", "n_workers", "limit"),
     [
@@ -121,14 +83,6 @@ def test_names_what_binds(network: Network, client: Client, n_workers: int, limi
     found = predict(network, client, n_chunks=40, **counts)
     draws = {simulate(network, client, 40, **counts, seed=seed) for seed in range(9)}
     assert found.limit == limit and found.seconds == statistics.median(draws)
-
-
-def test_first_bytes_are_distributed_as_said() -> None:
-    """Half of the draws are below the median, and 95 of 100 below the 95th percentile."""
-    network, rng = Network(0.03, 0.1), random.Random(0)
-    draws = sorted(network.draw_first_byte_s(rng) for _ in range(20_000))
-    assert draws[10_000] == pytest.approx(0.03, rel=0.05)
-    assert draws[19_000] == pytest.approx(0.1, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -258,15 +212,6 @@ def test_the_closed_form_follows_the_simulation(name: str) -> None:
     assert abs(statistics.median(errors)) < 0.04
     assert np.quantile(np.abs(errors), 0.5) < 0.05
     assert np.quantile(np.abs(errors), 0.9) < 0.16
-
-
-@given(st.floats(1, 1e5), st.floats(1, 1e8), st.integers(1, 64))
-def test_more_is_never_faster(n_chunks: float, nbytes: float, n_connections: int) -> None:
-    """More chunks or larger ones take no less time."""
-    store = Store(IN_REGION, n_connections, chunk_s=1e-4, decode_s_per_nbyte=1e-9)
-    base = float(access_seconds(store, IoCounts(n_chunks, nbytes)))
-    assert float(access_seconds(store, IoCounts(n_chunks, 2 * nbytes))) >= base * (1 - 1e-9)
-    assert float(access_seconds(store, IoCounts(2 * n_chunks, nbytes))) >= base * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("name", ["in-region", "wide-area"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import base64
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,26 @@ import h5netcdf
 import numpy as np
 import obstore
 import pytest
+import zarr
 from numcodecs import Blosc
+from zarr.storage import ObjectStore
 
-from helpers.arrays import stores
+from helpers.arrays import readers, reads, stores
 from helpers.arrays.fields import FILL
-from helpers.arrays.stores import Entry, prepare, prepare_array
-from helpers.arrays.writers import iterate_blocks
+from helpers.arrays.readers import READERS
+from helpers.arrays.stores import (
+    Entry,
+    StoredArray,
+    open_entry,
+    open_or_make_array,
+    prepare,
+    prepare_array,
+)
+from helpers.arrays.writers import expected_warning, iterate_blocks
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
-from helpers.paths import ROOT
+from helpers.paths import CATALOG
 from tests.stores import (
     CHUNK_SHAPE,
     SHAPE,
@@ -118,60 +127,6 @@ def test_refuses_chunk_shape(chunk_shape: tuple[int, ...], says: str) -> None:
         stores.check_chunk_shape(SHAPE, chunk_shape)
 
 
-_WRITE = """
-import sys
-import os
-from helpers.objectstore.processes import peak_nbytes
-from helpers.arrays.fields import SampleArray
-from helpers.objectstore.locations import parse_location
-from helpers.arrays.stores import prepare_array
-from tests.stores import SOURCE
-
-sample = SampleArray(SOURCE, "temperature", (int(sys.argv[1]), 5, 360, 720))
-how = {"chunk_shape": (1, 5, 360, 720), "codec": "blosc-lz4", "layouts": [sys.argv[2]]}
-prepare_array(sample, parse_location("s3://stores/growth"), **how)
-print(peak_nbytes(os.getpid()))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", ["zarr", "netcdf"])
-def test_memory_does_not_grow_with_the_array(
-    location: Location, server: Server, layout: str, tmp_path: Path
-) -> None:
-    """Four times the array takes the same peak memory, less than 1 GB."""
-    script = tmp_path / "write.py"
-    script.write_text(_WRITE)
-    environment = {**os.environ, **client_environment(server), "PYTHONPATH": str(ROOT)}
-    peaks = []
-    for n_times in (12, 48):  # 62 and 249 MB
-        command = [sys.executable, str(script), str(n_times), layout]
-        run = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
-        )
-        peaks.append(int(run.stdout))
-    small_nbytes, large_nbytes = peaks
-    assert large_nbytes < 1e9
-    assert large_nbytes - small_nbytes < 60e6, "a third of what the larger array adds"
-
-
-_FILTER = """
-import helpers.arrays.writers
-import h5py, hdf5plugin
-with h5py.File("x.h5", "w", driver="core", backing_store=False) as file:
-    file.create_dataset("a", data=[1.0] * 3000, chunks=(1000,), **hdf5plugin.Blosc())
-    print(file["a"][:].sum())
-"""
-
-
-def test_whoever_imports_it_first_has_the_filters() -> None:
-    """netCDF4 brings an HDF5 of its own, beside which h5py finds no filter that comes later."""
-    own = {name: value for name, value in os.environ.items() if name != "HDF5_PLUGIN_PATH"}
-    command = [sys.executable, "-c", _FILTER]
-    run = subprocess.run(command, env=own, stdout=subprocess.PIPE, check=True)
-    assert float(run.stdout) == 3000
-
-
 CONTENT = b"twelve bytes"
 
 
@@ -257,34 +212,133 @@ def test_what_does_not_hold_is_made_anew(place: Any, name: str, content: bytes) 
     assert make(place)[1] == 0
 
 
-_PREPARE = """
-import sys, time
-from pathlib import Path
-from helpers.arrays.stores import prepare
+# The catalogue leads to arrays: made here, or of others.
 
-def write(draft):
-    with Path(sys.argv[2]).open("a") as log:
-        log.write("written\\n")
-    time.sleep(0.5)
-    (draft / "a").write_text("whole")
-    return {}
-
-place = Path(sys.argv[1])
-prepare(place, "codec 1", write)
-print((place / "a").read_text())
-"""
+OTHERS = "cm26-temperature"
+ENCODED_FILL = base64.b64encode(struct.pack("<d", FILL)).decode()  # as xarray writes it
+OTHERS_SHAPE, OTHERS_CHUNK_SHAPE = (4, 3, 6, 8), (1, 3, 6, 4)
 
 
-@pytest.mark.slow
-def test_two_processes_write_once(tmp_path: Path, cache: Path) -> None:
-    """One writes, the other waits for it, and both find the whole."""
-    place, log = tmp_path / "made" / "abc", tmp_path / "log"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", _PREPARE, str(place), str(log)]
-    running = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    told = [each.communicate(timeout=60)[0].strip() for each in running]
-    assert told == ["whole"] * 3
-    assert log.read_text() == "written\n"
+@pytest.fixture
+def led(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lead clients to the server, as users do: through the environment."""
+    for name, value in client_environment(server).items():
+        monkeypatch.setenv(name, value)
+    readers.forget_clients({})
+
+
+@pytest.mark.usefixtures("led")
+def test_made_array_is_that_of_the_field(location: Location) -> None:
+    """An entry made from another is stored, with its field, variable and seed."""
+    told: list[str] = []
+    found = open_or_make_array(
+        "enlarged-ocean-temperature",
+        location / "told",
+        shape=SHAPE,
+        chunk_shape=CHUNK_SHAPE,
+        codec="none",
+        layouts=["zarr"],
+        seed=3,
+        progress=told.append,
+    )
+    expected = make_stored(location, codec="none", layouts=["zarr"], seed=3)
+    assert np.array_equal(found.checksums, expected.checksums)
+    assert found.is_made
+    assert told == ["writing 0 MB as zarr"]
+
+
+def write_others(location: Location, *, zarr_format: int) -> np.ndarray:
+    """Write an array as others have it: another name, other dimensions, with fill."""
+    group = zarr.create_group(
+        ObjectStore(location.obstore()),
+        overwrite=True,
+        zarr_format=zarr_format,  # type: ignore[arg-type]
+    )
+    names = ["month", "level", "lat", "lon"]
+    values = np.arange(np.prod(OTHERS_SHAPE), dtype="float32").reshape(OTHERS_SHAPE)
+    values[:, :, 0, :] = FILL
+    array = group.create_array(
+        "temp",
+        shape=OTHERS_SHAPE,
+        chunks=OTHERS_CHUNK_SHAPE,
+        dtype="float32",
+        fill_value=float(FILL),
+        dimension_names=names if zarr_format == 3 else None,
+        attributes={"_FillValue": ENCODED_FILL}
+        if zarr_format == 3
+        else {"_ARRAY_DIMENSIONS": names},
+    )
+    array[:] = values
+    with expected_warning("Consolidated metadata is currently not part"):
+        zarr.consolidate_metadata(group.store)
+    return values
+
+
+def write_catalog(folder: Path, url: str, options: str = "") -> Path:
+    """Write the catalogue, with another address for the array of others."""
+    public = "gs://cmip6/GFDL_CM2_6/control/ocean\n      storage_options:\n        token: anon"
+    text = CATALOG.read_text()
+    assert public in text
+    path = folder / "catalog.yml"
+    path.write_text(text.replace(public, f"{url}\n      storage_options: {{{options}}}"))
+    return path
+
+
+def find_others(path: Path, location: Location, **changed: Any) -> StoredArray:
+    """Find the array of others."""
+    how: dict[str, Any] = {"shape": OTHERS_SHAPE, "chunk_shape": OTHERS_CHUNK_SHAPE}
+    how |= {"codec": "none", "layouts": ("zarr",), "dataset": OTHERS, "path": path}
+    return open_or_make_array(location=location, **how | changed)
+
+
+@pytest.mark.usefixtures("led")
+@pytest.mark.parametrize(
+    ("zarr_format", "name"), [(2, "zarr-obstore"), (2, "zarr-s3fs"), (3, "zarr-obstore")]
+)
+def test_array_of_others(location: Location, tmp_path: Path, zarr_format: int, name: str) -> None:
+    """An array of others is read where it is; a first read gives its checksums, fill included."""
+    place = location / f"others-{zarr_format}"
+    values = write_others(place, zarr_format=zarr_format)
+    stored = find_others(write_catalog(tmp_path, place.url), location)
+    assert stored.at("zarr") == place
+    assert not stored.is_made
+    assert stored.dimensions == ("month", "level", "lat", "lon")
+    expected = reads.checksum_chunks(values, OTHERS_CHUNK_SHAPE)
+    assert np.array_equal(stored.checksums, expected)
+    readers.forget_clients(READERS[name].zarr_config)
+    sums = reads.read_into_sink(reads.open_array(stored, READERS[name]), stored.chunk_shape)
+    assert reads.check_values(sums.compute(scheduler="synchronous"), stored)
+    readers.forget_clients({})
+
+
+@pytest.mark.usefixtures("led")
+def test_anonymous_entry_takes_no_credentials(tmp_path: Path) -> None:
+    """An entry that says anonymous is not given the credentials of the environment."""
+    path = write_catalog(tmp_path, "s3://public/data", "anon: true")
+    assert stores._locate(OTHERS, open_entry(OTHERS, path), ["zarr"]).secrets == ()
+
+
+@pytest.mark.usefixtures("led")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"chunk_shape": (1, 3, 6, 8)}, r"^chunk_shape: \[1, 3, 6, 8\]; allowed: \[1, 3, 6, 4\]"),
+        ({"shape": (5, 3, 6, 8)}, r"^array_shape: .*allowed: at most \[4, 3, 6, 8\]"),
+        ({"layouts": ("netcdf",)}, "^contenders: .*only Zarr; allowed: zarr-s3fs, "),
+        ({"layouts": ("zarr", "references")}, "^contenders: .*only Zarr"),
+        ({"dataset": "absent"}, "^dataset: 'absent'; allowed: ocean-temp"),
+        # a network before another store than the array's would be measured in vain
+        ({"location": Location("gs", "catalogs")}, "^store: .*allowed: s3://stores, where"),
+        # the field itself is a file on disk, not an array in a store
+        ({"dataset": "ocean-temperature", "path": CATALOG}, "is no Zarr group; allowed"),
+    ],
+)
+def test_refuses_to_read_others_as_what_they_are_not(
+    location: Location, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    """Another chunk shape, a shape beyond, a layout or an entry that is not there is refused."""
+    place = location / "others-refused"
+    write_others(place, zarr_format=3)
+    how = {"path": write_catalog(tmp_path, place.url), "location": location} | change
+    with pytest.raises(UserError, match=says):
+        find_others(**how)

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import ssl
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 from unittest.mock import Mock
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
+import certifi
+import icechunk
 import obstore
 import psutil
 import pytest
 
 from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
+from helpers.netem.profiles import Profile, get_profile
 from helpers.objectstore import testbed as servers
 from helpers.objectstore.testbed import (
+    VERSION,
     Server,
     Testbed,
     claim_folder,
+    find_or_build_versitygw,
+    is_built_from_source,
     make_room,
     metadata_arguments,
     open_server,
     open_testbed,
 )
-from tests.stores import client_environment, make_location
-
-
-def test_it_listens_on_loopback_alone(server: Server) -> None:
-    """No other machine reaches it."""
-    heard = {
-        c.laddr.ip
-        for c in psutil.net_connections("tcp")
-        if c.status == psutil.CONN_LISTEN and c.laddr.port == urlsplit(server.endpoint_url).port
-    }
-    assert heard == {"127.0.0.1"}
+from tests.stores import becomes, client_environment, make_location
 
 
 def test_a_profile_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,14 +45,22 @@ def test_a_profile_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch
         open_testbed("embedded", get_profile("loopback")).__enter__()
 
 
-def test_secrets_are_not_shown(server: Server, tmp_path: Path) -> None:
-    """Neither the representation, nor the arguments, nor the log has a credential."""
-    with open_server(tmp_path / "store") as other:
+def test_no_secret_is_shown_and_no_other_machine_served(tmp_path: Path) -> None:
+    """Neither the representation, nor the arguments, nor the log has a credential; it listens on loopback."""
+    with open_server(tmp_path / "store") as server:
         arguments = str([p.info["cmdline"] for p in psutil.process_iter(["cmdline"])])
-        log = (tmp_path / "store" / "versitygw.log").read_text()
-        for secret in (other.access_key, other.secret_key):
-            assert secret not in repr(other) + arguments + log
-        assert other.secret_key != server.secret_key
+        log, port = (
+            (tmp_path / "store" / "versitygw.log").read_text(),
+            urlsplit(server.endpoint_url).port,
+        )
+        for secret in (server.access_key, server.secret_key):
+            assert secret not in repr(server) + arguments + log
+        heard = [
+            c.laddr.ip
+            for c in psutil.net_connections("tcp")
+            if c.laddr.port == port and c.status == "LISTEN"
+        ]
+    assert heard == ["127.0.0.1"]
 
 
 def test_a_server_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,9 +89,9 @@ def test_settings_of_the_user_do_not_reach_it(
         make_location(server, "written").check()
 
 
-def claim(folder: Path, needed_nbytes: int = 0) -> None:
+def claim(folder: Path) -> None:
     """Claim a folder and let it go."""
-    with claim_folder(folder, needed_nbytes=needed_nbytes):
+    with claim_folder(folder):
         pass
 
 
@@ -101,7 +110,7 @@ def test_a_folder_that_others_could_fill_is_refused(
 
 
 def test_what_cannot_be_used_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of others, a file in the way, and a file system that is or becomes full."""
+    """Files of others, a file in the way, and a file system that is full."""
     for name in ("thesis.tex", ".hidden", "buckets"):
         (folder := tmp_path / f"with {name}").mkdir()
         (folder / name).touch()
@@ -112,8 +121,6 @@ def test_what_cannot_be_used_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         UserError, match=r"^store folder .*/buckets: cannot be used \(File exists\)"
     ):
         claim(folder / "buckets")
-    with pytest.raises(UserError, match=r"\d+ MB are free and 1000000000000 MB needed; allowed:"):
-        claim(tmp_path / "store", needed_nbytes=10**18)
     monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError(28, "No space left")))
     with pytest.raises(UserError, match=r"cannot be used \(No space left\)"):
         claim(tmp_path / "store")
@@ -174,6 +181,38 @@ def test_the_embedded_store_is_traced_and_kept(cache: Path) -> None:
         assert bytes(obstore.get(testbed.far.obstore(), "x").bytes()) == b"1234"
         [row] = testbed.take_trace()
         assert row.first_byte_s - row.start_s > 0.02
+
+
+@pytest.mark.usefixtures("cache")
+def test_by_tls_each_client_reads_what_is_there_and_others_do_not_trust_it() -> None:
+    """What is read by TLS is traced as without; nobody trusts the store but while it is open."""
+    data, before = os.urandom(3_000_000), dict(os.environ)
+    with open_testbed("embedded", Profile("cloud", tls=True)) as testbed:
+        near, far = testbed.near / "made", testbed.far / "made"
+        assert far.endpoint_url.startswith("https://127.0.0.1:")
+        obstore.put(near.obstore(), "a", data)
+        made = icechunk.Repository.create((near / "ice").icechunk_storage())
+        reads = {
+            "obstore": lambda: bytes(obstore.get(far.obstore(), "a").bytes()),
+            "s3fs": lambda: far.fsspec().cat_file(f"{far.path}/a"),
+            "botocore": lambda: (
+                far.botocore().get_object(Bucket=far.bucket, Key="made/a")["Body"].read()
+            ),
+        }
+        for name, read in reads.items():
+            testbed.take_trace()
+            assert read() == data, name
+            rows = testbed.take_trace()
+            assert sum(row.nbytes for row in rows) == len(data) and not rows[-1].is_cut
+            assert rows[-1].start_s <= rows[-1].first_byte_s < rows[-1].end_s
+        there = icechunk.Repository.open((far / "ice").icechunk_storage())
+        assert [*there.list_branches()] == [*made.list_branches()]
+        with pytest.raises(HTTPError):  # by plain HTTP too, and there is an answer
+            urllib.request.urlopen(testbed.proxy.endpoint_url)
+        strangers = ssl.create_default_context(cafile=certifi.where())
+        with pytest.raises(URLError, match="certificate verify failed"):
+            urllib.request.urlopen(str(far.endpoint_url), context=strangers)
+    assert dict(os.environ) == before
 
 
 def test_a_store_of_ones_own_has_its_own_network_and_time(own_store: str) -> None:
@@ -276,3 +315,114 @@ def test_arrays_that_another_run_reads_make_no_room(
         assert len(obstore.get((testbed.far / "old").obstore(), "x").bytes()) == 600
     with open_testbed("embedded", LOOPBACK, needed_nbytes=900) as testbed:
         assert obstore.list(testbed.near.obstore()).collect() == []
+
+
+# The server is built once.
+
+RECORD = f"mod\tgithub.com/versity/versitygw\tv{VERSION}\t{servers._SOURCE_SUM}\n"
+
+
+def write_program(path: Path, text: str) -> Path:
+    """Write a shell script that can be run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def write_go(folder: Path, *, version: str = "go1.26.8", install: str = "exit 1") -> Path:
+    """Write a Go toolchain whose `install` does what the test wants."""
+    return write_program(
+        folder / "go",
+        f'if [ "$1" = env ]; then echo {version}; exit 0; fi\necho "$@" >> {folder}/calls\n{install}',
+    )
+
+
+INSTALLS = f"""
+mkdir -p "$GOBIN" && cat > "$GOBIN/versitygw" <<'END'
+#!/bin/sh
+echo 'Version  : v{VERSION}'
+exit 0
+{RECORD}
+END
+chmod +x "$GOBIN/versitygw"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Leave PATH with the system's tools and an empty folder `bin`, and an empty cache."""
+    for name in ("sh", "cat", "mkdir", "chmod", "echo", "sleep"):
+        (tmp_path / "tools").mkdir(exist_ok=True)
+        (tmp_path / "tools" / name).symlink_to(str(shutil.which(name)))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{tmp_path / 'tools'}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("ARRAYS_VERSITYGW", raising=False)
+    return tmp_path
+
+
+def test_what_lies_on_path_is_not_believed(place: Path) -> None:
+    """A program that only says that it is versitygw is not used, on PATH or in the cache."""
+    liar = f"echo 'Version  : {VERSION}'"
+    write_program(place / "bin" / "versitygw", liar)
+    name = f"versitygw-{VERSION}-{servers.sysconfig.get_platform()}"
+    cached = write_program(place / "cache" / "arrays-over-the-wire" / name, liar)
+    write_go(place / "bin", install=INSTALLS)
+    assert find_or_build_versitygw() == cached and is_built_from_source(cached)
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"), [(VERSION, ""), (None, "no such file"), ("1.7.0", "version 1.7.0")]
+)
+def test_what_the_user_names_is_used_or_refused(
+    version: str | None, problem: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release of the pinned version is named in the environment; another is never replaced."""
+    named = place / "gateway"
+    if version:
+        write_program(named, f"echo 'Version  : {version}'")
+    monkeypatch.setenv("ARRAYS_VERSITYGW", str(named))
+    if not problem:
+        assert find_or_build_versitygw() == named
+        return
+    with pytest.raises(UserError, match=rf"^ARRAYS_VERSITYGW {named}: {problem}; allowed: vers"):
+        find_or_build_versitygw()
+
+
+@pytest.mark.parametrize(
+    ("install", "reason"),
+    [
+        ("echo 'dial tcp: no such host'; exit 1", r"go: dial tcp: no such host"),
+        # a program of other source, such as a proxy's own
+        (INSTALLS.replace(servers._SOURCE_SUM, "h1:other="), "the result is not versitygw"),
+    ],
+)
+def test_a_failed_build_is_one_line(install: str, reason: str, place: Path) -> None:
+    """It says why, and how to provide the program by hand; nothing is kept."""
+    write_go(place / "bin", install=install)
+    with pytest.raises(UserError, match=rf"cannot be built \({reason}.*allowed:.*ARRAYS_VERSITYGW"):
+        find_or_build_versitygw()
+    left = [path.name for path in (place / "cache" / "arrays-over-the-wire").iterdir()]
+    assert left == ["versitygw.lock"]
+
+
+def test_builders_at_the_same_time_build_once(place: Path) -> None:
+    """The second waits for the first and takes its result; killing one frees the lock, and nothing else is left."""
+    write_go(place / "bin", install=f"sleep 1\n{INSTALLS}")
+    code = "from helpers.objectstore.testbed import *; print(find_or_build_versitygw())"
+    command, root = [sys.executable, "-c", code], Path(servers.__file__).parents[2]
+    killed = subprocess.Popen(command, cwd=root)
+    calls = place / "bin" / "calls"
+    assert becomes(calls.exists)
+    killed.kill()
+    killed.wait()
+    calls.unlink()
+    asked = [
+        subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    [answer] = {process.communicate(timeout=60)[0].strip() for process in asked}
+    [call] = calls.read_text().splitlines()
+    assert call.endswith(f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}")
+    left = {path.name for path in (place / "cache" / "arrays-over-the-wire").iterdir()}
+    assert left == {Path(answer).name, "versitygw.lock"}

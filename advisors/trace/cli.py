@@ -1,0 +1,276 @@
+"""``wire trace``: run a program unchanged, and say what it waited for."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from helpers.errors import UserError, cut, say, tell_refusal
+
+if TYPE_CHECKING:
+    from advisors.trace.findings import Report
+    from advisors.trace.rows import Run
+    from helpers.models.transfer import Network
+
+SETTINGS = {
+    "max_concurrency": ("FSSPEC_S3_MAX_CONCURRENCY", "{}"),
+    "cache": ("FSSPEC_S3_DEFAULT_CACHE_TYPE", "{}"),
+    "block_size": ("FSSPEC_S3_DEFAULT_BLOCK_SIZE", "{}"),
+    "pool": ("FSSPEC_S3_CONFIG_KWARGS", '{{"max_pool_connections": {}}}'),
+    "concurrency": ("ZARR_ASYNC__CONCURRENCY", "{}"),
+    "gap": ("ZARR_ARRAY__SHARDING_COALESCE_MAX_GAP_BYTES", "{}"),
+    "readdir": ("GDAL_DISABLE_READDIR_ON_OPEN", "{}"),
+    "no_metadata_service": ("AWS_EC2_METADATA_DISABLED", "{}"),
+}
+"""What `--try` can set, and the variable that brings it to the library; a variable in capitals is set as it is."""
+
+_MAXIMA = ("requests", "mb", "waits")
+_TRY_S, _MOST_PAIRS, _LEAST_PAIRS = 120.0, 6, 2
+
+
+class _Trace(click.Group):
+    """A command after `--`, or the subcommand before it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what follows `--` as it is."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.obj = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Refuse a program without `--`."""
+        if args[0] not in self.commands:
+            raise UserError(f"wire trace: {cut(args[0])!r}; allowed: show DIR, or -- COMMAND…")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Trace, invoke_without_command=True, no_args_is_help=False)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("trace"), show_default=True,
+              metavar="DIR", help="Folder of trace.csv, trace.har and trace.html.")  # fmt: skip
+@click.option(
+    "--on",
+    default="",
+    metavar="NAME|FILE",
+    help="Network to predict for, or a file of `wire calibrate`.",
+)
+@click.option("--try", "tried", default="", metavar="SETTING=VALUE",
+              help=f"Measure in pairs what a setting gains: {', '.join(SETTINGS)}, or a VARIABLE.")  # fmt: skip
+@click.option(
+    "--max",
+    "most",
+    default="",
+    metavar="requests=…,mb=…,waits=…",
+    help="Exit 1 above any of these.",
+)
+@click.option(
+    "--json", "is_json", is_flag=True, help="Print JSON, as the last line of standard output."
+)
+@click.option("--quiet", is_flag=True, help="Print nothing but what is wrong.")
+@click.pass_context
+def trace(
+    ctx: click.Context, out: Path, on: str, tried: str, most: str, *, is_json: bool, quiet: bool
+) -> None:
+    """Say what a program waits for: wire trace -- COMMAND…, or wire trace show DIR.
+
+    The program runs as it is; its output and its exit code are its own, and the report is on standard error.
+    """
+    if ctx.invoked_subcommand:
+        return
+    command: list[str] = ctx.obj
+    if not command:
+        raise UserError("wire trace: no command; allowed: wire trace [OPTIONS] -- COMMAND…")
+    if shutil.which(command[0]) is None:
+        raise UserError(
+            f"wire trace: {cut(command[0])!r} is not found; allowed: a program on PATH, or its path"
+        )
+    maxima, environment, network = read_maxima(most), read_setting(tried), _network(on)
+    claim(out)
+    from advisors.trace import findings, launch, render
+
+    run = launch.run(command, want_digest=bool(tried))
+    report = findings.report(run, network)
+    render.write_files(out, run, report, command)
+    _tell(report, command, is_json=is_json, quiet=quiet)
+    if not quiet:
+        say(
+            f"{out}/: {', '.join(one for one in render.FILES if one != 'trace.json')} (waterfall)",
+            err=True,
+        )
+    if environment:
+        for line in measure(command, run, report, tried, environment):
+            say(line, err=True)
+    above = [
+        f"{name} {count:g}, at most {maxima[name]:g}"
+        for name, count in _counted(report).items()
+        if count > maxima[name]
+    ]
+    if above:
+        say(f"above --max: {'; '.join(above)}", err=True)
+    sys.exit(1 if above else run.exit_code)
+
+
+@trace.command("show")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--on", default="", metavar="NAME|FILE", help="Network to predict for.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def show_trace(folder: Path, on: str, *, is_json: bool) -> None:
+    """Print a stored trace."""
+    from advisors.trace import findings, render
+
+    network = _network(on)
+    run, command = render.read_files(folder)
+    _tell(findings.report(run, network), command, is_json=is_json, quiet=False, err=False)
+
+
+def _tell(
+    report: Report, command: Sequence[str], *, is_json: bool, quiet: bool, err: bool = True
+) -> None:
+    from advisors.trace import render
+
+    if is_json:
+        say(json.dumps(asdict(report)))
+    elif not quiet:
+        say("\n".join(render.render(report, command)), err=err)
+
+
+def _network(name: str) -> tuple[str, Network]:
+    from helpers.models.transfer import Network
+    from helpers.netem.profiles import get_profile, network_of, of_one_process
+
+    return (name, network_of(of_one_process(get_profile(name)))) if name else ("", Network())
+
+
+def _counted(report: Report) -> dict[str, float]:
+    return {"requests": report.n_requests, "mb": report.moved_nbytes / 1e6, "waits": report.n_waits}
+
+
+def read_maxima(text: str) -> dict[str, float]:
+    """Read a budget, such as `requests=50,mb=10`; what it does not name has no bound.
+
+    Examples
+    --------
+    >>> read_maxima("requests=50,mb=1.5")
+    {'requests': 50.0, 'mb': 1.5, 'waits': inf}
+    """
+    found = dict.fromkeys(_MAXIMA, math.inf)
+    for pair in filter(None, text.split(",")):
+        name, _, value = pair.partition("=")
+        try:
+            found[name.strip()] = number = float(value)
+        except ValueError:
+            number = math.nan
+        if name.strip() not in _MAXIMA or not number >= 0:
+            raise UserError(
+                f"--max {cut(pair)!r}; allowed: {', '.join(f'{one}=NUMBER' for one in _MAXIMA)}"
+            )
+    return found
+
+
+def read_setting(text: str) -> dict[str, str]:
+    """Read what `--try` sets, as the variable that brings it to the library.
+
+    Examples
+    --------
+    >>> read_setting("pool=64")
+    {'FSSPEC_S3_CONFIG_KWARGS': '{"max_pool_connections": 64}'}
+    """
+    if not text:
+        return {}
+    name, _, value = text.partition("=")
+    is_variable = name.isupper() and name.replace("_", "a").isalnum()
+    if not value or not (name in SETTINGS or is_variable):
+        allowed = ", ".join(f"{one}=VALUE" for one in SETTINGS)
+        raise UserError(f"--try {cut(text)!r}; allowed: {allowed}, or VARIABLE=VALUE")
+    if (
+        name in ("max_concurrency", "block_size", "pool", "concurrency", "gap")
+        and not value.isdecimal()
+    ):
+        raise UserError(f"--try {cut(text)!r}; allowed: {name}=NUMBER, a whole one")
+    variable, form = SETTINGS.get(name, (name, "{}"))
+    return {variable: form.format(value)}
+
+
+def claim(out: Path) -> None:
+    """Make the folder of a trace, or refuse one that holds something else."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        others = [one.name for one in out.iterdir() if not one.name.startswith("trace.")]
+        (out / "trace.csv.partial").write_text("")
+    except OSError as error:
+        raise UserError(f"--out {tell_refusal(error)}") from error
+    if others:
+        raise UserError(
+            f"--out {cut(str(out))}: holds {cut(others[0])}; allowed: a new folder, or that of a trace"
+        )
+
+
+def measure(
+    command: Sequence[str], first: Run, report: Report, setting: str, environment: Mapping[str, str]
+) -> list[str]:
+    """Run a program without and with a setting in pairs, A B B A, and say what it gains.
+
+    The first run has been made already. Pairs go on for two minutes, up to six of them.
+    """
+    import numpy as np
+
+    from advisors.trace import launch
+    from helpers.benchmark.statistics import ratio_interval
+
+    began_s, before = time.monotonic(), [first]
+    after: list[Run] = []
+    while len(after) < _LEAST_PAIRS or (
+        len(after) < _MOST_PAIRS and (time.monotonic() - began_s) * (1 + 1 / len(after)) < _TRY_S
+    ):
+        n = len(after)
+        for runs, given in (
+            ((after, environment), (before, {})) if n % 2 else ((before, {}), (after, environment))
+        ):
+            if len(runs) == n:
+                runs.append(
+                    launch.run(command, environment=given, want_digest=True, is_silent=True)
+                )
+    ratios = [one.wall_s / two.wall_s for one, two in zip(before, after, strict=True)]
+    ratio = ratio_interval(np.log(ratios))
+    predicted = next((one.gain for one in report.findings if one.setting == setting), 0.0)
+    told = f", predicted {predicted:.2g}" if predicted else ""
+    lines = [
+        f"{setting}: {ratio.centre:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.n} pairs){told};"
+        f" {_counted_change(first, after[0])}"
+    ]
+    if {one.exit_code for one in after} - {first.exit_code}:
+        lines.append(
+            f"with {setting} the exit code was {after[0].exit_code}, without it {first.exit_code}"
+        )
+    digests = {one.output_digest for one in before}
+    if len(digests) > 1:
+        lines.append("the output differs from run to run, so it cannot be compared")
+    elif {one.output_digest for one in after} != digests:
+        lines.append(f"the output is another with {setting}")
+    else:
+        lines.append("the output is the same")
+    if _asked(first) == _asked(after[0]):
+        lines.append(
+            f"the requests are the same: the code passes a value of its own, or its client does not read {shlex.join(environment)}"
+        )
+    return lines
+
+
+def _asked(run: Run) -> Counter[tuple[object, ...]]:
+    return Counter(
+        (row.host, row.method, row.key, row.range_start, row.range_nbytes) for row in run.rows
+    )
+
+
+def _counted_change(before: Run, after: Run) -> str:
+    return f"{len(before.rows)} requests without, {len(after.rows)} with it"

@@ -1,0 +1,515 @@
+"""Known causes of slow reads, sought in a trace: how often, on what evidence, what changes it, and what that gains."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from advisors.trace import analysis
+from advisors.trace.analysis import is_data, is_metadata, kind_of, span_of
+from advisors.trace.whatif import RETRIED, Asked, Edit, Trace, keep, split
+from helpers.errors import write_bytes
+from helpers.models import WORTH
+from helpers.models.requests import count_waits
+from helpers.models.transfer import Network
+
+if TYPE_CHECKING:
+    from advisors.trace.rows import Run, TracedRequest
+
+N_PRINTED = 5
+_FEW = 6  # requests of one cause, below which it is none
+_JOINED_NBYTES = 8 * 2**20
+_GAP_NBYTES = 64 * 1024
+_LARGE_NBYTES = 16 * 10**6  # of a body that is worth several streams
+_LEAST_S = 0.1  # that a change saves
+_BUSY = 0.5  # share of the time from which on processors, or the link, are the cause
+_FAR_S = 0.02  # a round trip within a region takes a tenth of it
+_FEW_IN_FLIGHT, _MORE_IN_FLIGHT = 16, 64
+_HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What was found in a trace, before its gain is known."""
+
+    count: int  # requests that it concerns
+    evidence: str
+    edit: Edit | None = None  # what would be asked for without it
+    saved_s: float = 0.0  # seconds that it takes, where no edit of requests mends it
+    rows: tuple[int, ...] = ()  # one or more of those requests, which tell the client
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a user reads of a cause."""
+
+    name: str
+    title: str
+    count: int
+    evidence: str
+    line: str  # that changes it
+    gain: float  # of the whole program, times as fast; 0 where the result is wrong, not late
+    seconds: float  # of the whole program, predicted
+    is_bound: bool  # whether it can gain so much at most
+    setting: str  # of `--try`, or nothing
+    see: str  # address in the book
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A run, and what several causes ask of it."""
+
+    run: Run
+    trace: Trace
+    network: Network  # that the trace shows
+    time: dict[str, float]
+
+    @property
+    def rows(self) -> list[TracedRequest]:
+        """The requests in the order in which they began."""
+        return self.trace.rows
+
+    def places(self, chosen: Callable[[TracedRequest], bool]) -> list[int]:
+        """Find where some requests stand."""
+        return [i for i, row in enumerate(self.rows) if chosen(row)]
+
+    def by_object(self, places: Sequence[int]) -> Iterator[list[int]]:
+        """Group requests by what they ask for, each group in the order in which they began."""
+        groups = defaultdict[tuple[str, str], list[int]](list)
+        for i in places:
+            groups[self.rows[i].host, self.rows[i].key].append(i)
+        yield from groups.values()
+
+    def drop(self, places: Sequence[int]) -> Edit:
+        """Ask for all but these."""
+        return Edit(keep(self.rows, places))
+
+
+def _failed(scene: Scene) -> Cause | None:
+    """Chunks that were refused and never came, in a program that went on as if they were empty."""
+    came = {
+        (row.host, row.key) for row in scene.rows if 200 <= row.status < 300 and row.method == "GET"
+    }
+    failed = scene.places(
+        lambda row: (
+            row.method == "GET"
+            and analysis.is_chunk(row)
+            and ((row.status >= 400 and row.status != 404) or not row.status)
+            and (row.host, row.key) not in came
+        )
+    )
+    if not failed or scene.run.exit_code:
+        return None
+    names = {scene.rows[i].key for i in failed}
+    status = scene.rows[failed[0]].status or "no answer"
+    told = f"{len(names)} chunks were answered {status} and never came, and the program ended well: their values are fill values"
+    return Cause(len(failed), told, rows=(*failed,))
+
+
+def _looks(scene: Scene) -> Cause | None:
+    """Objects whose size is asked for before they are read."""
+    dropped = []
+    for group in scene.by_object([*range(len(scene.rows))]):
+        for i, j in itertools.pairwise(group):
+            row, following = scene.rows[i], scene.rows[j]
+            if row.method == "HEAD" and row.status < 300 and following.method == "GET":
+                dropped.append(i)
+    n_get = len(scene.places(lambda row: row.method == "GET"))
+    if len(dropped) < _FEW:
+        return None
+    told = f"{len(dropped)} of {n_get} objects that were read had been asked for their size first"
+    return Cause(len(dropped), told, scene.drop(dropped), rows=(*dropped,))
+
+
+def _repeats(scene: Scene) -> Cause | None:
+    """Bytes of an object that had come before."""
+    seen, again = set[tuple[object, ...]](), list[int]()
+    for i in scene.places(
+        lambda row: row.method == "GET" and row.status < 300 and kind_of(row) != "listing"
+    ):
+        row = scene.rows[i]
+        asked = row.host, row.key, row.range_start, row.range_nbytes
+        again += [i] * (asked in seen)
+        seen.add(asked)
+    nbytes = sum(scene.rows[i].nbytes for i in again)
+    if len(again) < _FEW:
+        return None
+    told = f"{len(again)} requests brought {write_bytes(nbytes)} that had come before"
+    return Cause(len(again), told, scene.drop(again), rows=(*again,))
+
+
+def _overlaps(scene: Scene) -> Cause | None:
+    """Ranges that hold bytes of others: a read-ahead that was thrown away."""
+    fresh, part = dict[int, int](), list[int]()
+    for group in scene.by_object(
+        scene.places(lambda row: kind_of(row) == "range" and row.status < 300)
+    ):
+        spans, asked = list[tuple[int, int]](), set[tuple[int, int]]()
+        for i in group:
+            span = span_of(scene.rows[i])
+            known = analysis.union_nbytes(spans)
+            spans.append(span)
+            fresh[i] = analysis.union_nbytes(spans) - known
+            if fresh[i] < scene.rows[i].nbytes and span not in asked:
+                part.append(i)
+            asked.add(span)
+    moved = sum(scene.rows[i].nbytes for i in fresh)
+    unique = sum(fresh.values())
+    if not part or moved < 1.3 * unique:
+        return None
+    asked_for = [
+        replace(one, nbytes=fresh.get(one.rows[0], one.nbytes))
+        for one in keep(scene.rows)
+        if fresh.get(one.rows[0], 1)
+    ]
+    told = f"{write_bytes(moved)} came for {write_bytes(unique)} of the files: a read-ahead is thrown away at each jump"
+    return Cause(len(part), told, Edit(asked_for), rows=(*part,))
+
+
+def _neighbours(scene: Scene) -> Cause | None:
+    """Ranges that touch, asked for one after the other."""
+    joined, n_touching, n_all, places = list[list[int]](), 0, 0, list[int]()
+    for group in scene.by_object(
+        scene.places(lambda row: kind_of(row) in ("range", "chunk") and row.range_start is not None)
+    ):
+        n_all += len(group) - 1
+        runs = [[group[0]]]
+        for i, j in itertools.pairwise(group):
+            before, row = scene.rows[i], scene.rows[j]
+            gap = span_of(row)[0] - span_of(before)[1]
+            touches = 0 <= gap <= _GAP_NBYTES and row.start_s >= before.end_s
+            n_touching += touches
+            nbytes = span_of(row)[1] - span_of(scene.rows[runs[-1][0]])[0]
+            if touches and nbytes <= _JOINED_NBYTES:
+                runs[-1].append(j)
+            else:
+                runs.append([j])
+        joined += [one for one in runs if len(one) > 1]
+        places += [i for one in runs if len(one) > 1 for i in one]
+    asked = keep(scene.rows, places)
+    for one in joined:
+        nbytes = span_of(scene.rows[one[-1]])[1] - span_of(scene.rows[one[0]])[0]
+        asked.append(Asked((*one,), nbytes))
+    told = f"{n_touching} of {n_all} neighbours touch; joined they are {len(asked)} requests instead of {len(scene.rows)}"
+    return Cause(n_touching, told, Edit(asked), rows=(*places,))
+
+
+def _metadata(scene: Scene) -> Cause | None:
+    """Metadata asked for array by array."""
+    asked = scene.places(is_metadata)
+    found = {scene.rows[i].key.rpartition("/")[0] for i in asked if scene.rows[i].status < 300}
+    if len(found) <= 3:
+        return None
+    told = f"{len(asked)} requests for metadata in {len(found)} places, which could be in one"
+    return Cause(len(asked), told, scene.drop(asked[1:]), rows=(*asked,))
+
+
+def _probes(scene: Scene) -> Cause | None:
+    """Look-ups of what is not there."""
+    missing = scene.places(lambda row: row.status == 404)
+    names = Counter(scene.rows[i].key.rpartition("/")[2] for i in missing)
+    if len(missing) < _FEW:
+        return None
+    told = f"{len(missing)} of {len(scene.rows)} requests were answered 404, such as for {names.most_common(1)[0][0]}"
+    return Cause(len(missing), told, scene.drop(missing), rows=(*missing,))
+
+
+def _listings(scene: Scene) -> Cause | None:
+    """List before each read."""
+    listed = scene.places(lambda row: kind_of(row) == "listing")
+    if len(listed) < _FEW:
+        return None
+    told = f"{len(listed)} listings for {len(scene.places(is_data))} reads"
+    return Cause(len(listed), told, scene.drop(listed[1:]), rows=(*listed[1:],))
+
+
+def _credentials(scene: Scene) -> Cause | None:
+    """Credentials sought from the metadata service of a machine."""
+    asked = scene.places(lambda row: kind_of(row) == "credentials")
+    seconds = sum(scene.rows[i].end_s - scene.rows[i].start_s for i in asked)
+    past = [one for one in scene.run.bypassed if one.address.startswith(analysis.METADATA_SERVICES)]
+    if not asked and not past:
+        return None
+    took = f" in {seconds:.1f} s" if asked else "; what they took counts as idle"
+    told = f"{len(asked) + len(past)} connections to a metadata service{took}"
+    saved_s = 0.0 if asked else scene.time["idle"]
+    return Cause(_FEW, told, scene.drop(asked) if asked else None, saved_s, (*asked,))
+
+
+def _throttled(scene: Scene) -> Cause | None:
+    """Refusals for now, after which a client asks again."""
+    refused = scene.places(lambda row: row.status in RETRIED)
+    if len(refused) < _FEW:
+        return None
+    told = f"{len(refused)} of {len(scene.rows)} requests were answered {scene.rows[refused[0]].status}: slow down, and then asked again"
+    return Cause(len(refused), told, scene.drop(refused), rows=(*refused,))
+
+
+def _connections(scene: Scene) -> Cause | None:
+    """Handshakes before every request or two."""
+    new = scene.places(lambda row: row.is_first)
+    if len(new) < max(0.5 * len(scene.rows), 2 * analysis.most_in_flight(scene.rows)):
+        return None
+    each_s = median(scene.rows[i].handshake_s for i in new)
+    told = f"{len(new)} connections for {len(scene.rows)} requests, each set up in {1000 * each_s:.0f} ms"
+    return Cause(len(new), told, Edit(keep(scene.rows), is_connected=True), rows=(*new,))
+
+
+def _far(scene: Scene) -> Cause | None:
+    """Round trips that are most of the first byte."""
+    set_up_s = [row.handshake_s for row in scene.rows if row.is_first and row.handshake_s]
+    round_trip_s = median(set_up_s) / _HANDSHAKE_ROUND_TRIPS if set_up_s else 0.0
+    round_trip_s = min(round_trip_s, scene.network.first_byte_median_s)
+    if round_trip_s < max(_FAR_S, 0.4 * scene.network.first_byte_median_s):
+        return None
+    told = f"a round trip takes {1000 * round_trip_s:.0f} of the {1000 * scene.network.first_byte_median_s:.0f} ms to the first byte: the store is far away"
+    edit = Edit(keep(scene.rows), less_s=round_trip_s, is_connected=True)
+    return Cause(len(scene.rows), told, edit)
+
+
+def _data(scene: Scene) -> tuple[list[int], int]:
+    """Find the requests for data, and how many of these were in flight at most."""
+    places = scene.places(is_data)
+    return places, analysis.most_in_flight([scene.rows[i] for i in places])
+
+
+def _in_turn(scene: Scene) -> Cause | None:
+    """Objects that do not need one another, read one after the other."""
+    places, n_in_flight = _data(scene)
+    objects = [*scene.by_object(places)]
+    if n_in_flight != 1 or len(objects) < max(_FEW, 0.5 * len(places)):
+        return None
+    free = frozenset(scene.places(lambda row: is_data(row) or row.method == "HEAD"))
+    told = f"{len(objects)} objects were read one after the other, {write_bytes(median(scene.rows[i].nbytes for i in places))} each"
+    return Cause(len(places), told, Edit(keep(scene.rows), free), rows=(*places,))
+
+
+def _few(scene: Scene) -> Cause | None:
+    """Fewer requests in flight than there were to make."""
+    places, n_in_flight = _data(scene)
+    rows = [scene.rows[i] for i in places]
+    if not 1 < n_in_flight <= _FEW_IN_FLIGHT or len(places) < 3 * n_in_flight:
+        return None
+    # a queue goes on whenever one of its requests has ended; a program that waits for all begins anew
+    if analysis.in_flight(rows).count(n_in_flight) < _BUSY * (len(rows) - n_in_flight):
+        return None
+    mean = sum(row.end_s - row.start_s for row in rows) / (
+        max(row.end_s for row in rows) - rows[0].start_s
+    )
+    if mean < _BUSY * n_in_flight:
+        return None
+    told = f"{len(places)} requests for data, never more than {n_in_flight} in flight, {mean:.1f} in the mean"
+    free = frozenset(scene.places(lambda row: is_data(row) or row.method == "HEAD"))
+    edit = Edit(keep(scene.rows), free, _MORE_IN_FLIGHT)
+    return Cause(len(places), told, edit, rows=(*places,))
+
+
+def _one_stream(scene: Scene) -> Cause | None:
+    """Large bodies that come over one connection while nothing else flows."""
+    large = scene.places(lambda row: is_data(row) and row.nbytes >= _LARGE_NBYTES)
+    if not large or analysis.most_in_flight([scene.rows[i] for i in large]) > 1:
+        return None
+    nbytes = sum(scene.rows[i].nbytes for i in large)
+    told = f"{write_bytes(nbytes)} came in {len(large)} bodies, one stream at a time of {scene.network.stream_nbytes_per_s / 1e6:.0f} MB/s"
+    return Cause(
+        _FEW + len(large), told, Edit(split(scene.rows, large, _JOINED_NBYTES)), rows=(*large,)
+    )
+
+
+def _processor(scene: Scene) -> Cause | None:
+    """Processors that work while nobody waits for the network."""
+    time = scene.time
+    asking_s = scene.run.wall_s - time["start"]
+    busy_s = time["processor"] + time["client"]
+    # idle seconds may be those in which others had the processors
+    if busy_s < max(_LEAST_S, _BUSY * (asking_s - time["idle"]), _BUSY / 2 * asking_s):
+        return None
+    told = f"{busy_s:.1f} of {asking_s:.1f} s from the first request on the program computes, and the network waits for it"
+    return Cause(_FEW, told, saved_s=busy_s)
+
+
+def _link(scene: Scene) -> Cause | None:
+    """Bodies that flow all the time over a link that carries no more."""
+    time, network = scene.time, scene.network
+    asking_s = scene.run.wall_s - time["start"]
+    _, n_in_flight = _data(scene)
+    if time["bodies"] < _BUSY * asking_s or n_in_flight < 2:
+        return None
+    rate = sum(row.nbytes for row in scene.rows) / time["bodies"] / 1e6
+    told = f"bodies flow in {time['bodies']:.1f} of {asking_s:.1f} s, {rate:.0f} MB/s in all: no request is in the way of another"
+    return Cause(_FEW, told, saved_s=time["bodies"]) if network else None
+
+
+_FINDERS: dict[str, Callable[[Scene], Cause | None]] = {
+    "failed": _failed,
+    "looks": _looks,
+    "repeats": _repeats,
+    "overlaps": _overlaps,
+    "neighbours": _neighbours,
+    "metadata": _metadata,
+    "probes": _probes,
+    "listings": _listings,
+    "credentials": _credentials,
+    "throttled": _throttled,
+    "connections": _connections,
+    "far": _far,
+    "in-turn": _in_turn,
+    "few": _few,
+    "one-stream": _one_stream,
+    "processor": _processor,
+    "link": _link,
+}
+
+
+@cache
+def _known() -> dict[str, Any]:
+    """Read what is said of each cause."""
+    return dict(yaml.safe_load(Path(__file__).with_name("causes.yaml").read_text(encoding="utf-8")))
+
+
+_CLIENTS = {
+    "obstore": "object_store", "s3fs": "otocore", "requests": "python-requests", "gdal": "gdal",
+}  # fmt: skip
+
+
+def client_of(rows: Sequence[TracedRequest]) -> str:
+    """Name the client of most requests, as far as their user agent tells."""
+    known = Counter(
+        name for row in rows for name, part in _CLIENTS.items() if part in row.user_agent.lower()
+    )
+    return known.most_common(1)[0][0] if known else ""
+
+
+def find(run: Run, on: Network | None = None) -> list[Finding]:
+    """Find known causes in a run, those that give a wrong result first and then by predicted gain.
+
+    One that gains less than what is worth a change is none. On another network than that of the trace
+    both times are predicted.
+    """
+    trace = Trace(run.rows, on)
+    if not trace.rows:
+        return []
+    scene = Scene(run, trace, analysis.find_network(trace.rows), analysis.find_time(run))
+    base_s = trace.seconds(Edit(keep(trace.rows)), scene.network)
+    wall_s = wall_on(run, trace, base_s)
+    asking_s = wall_s - scene.time["start"]
+    found = list[tuple[int, Finding]]()
+    for name, finder in _FINDERS.items():
+        cause, known = finder(scene), _known()[name]
+        if cause is None:
+            continue
+        saved_s = cause.saved_s
+        if cause.edit is not None and base_s:
+            less = 1 - trace.seconds(cause.edit, scene.network) / base_s
+            saved_s = (wall_s - run.wall_s + trace.span_s) * less
+        rank = known.get("rank", 1)
+        if rank and saved_s < max(_LEAST_S, asking_s * (1 - 1 / WORTH)):
+            continue
+        client = client_of([trace.rows[i] for i in cause.rows] or trace.rows)
+        lines = known["lines"]
+        told = lines.get(client, lines["any"])
+        after_s = max(wall_s - saved_s, 1e-3)
+        one = Finding(
+            name=name,
+            title=known["title"],
+            count=cause.count,
+            evidence=cause.evidence,
+            line=told["do"],
+            gain=wall_s / after_s if rank else 0.0,
+            seconds=after_s,
+            is_bound=cause.edit is None,
+            setting=told.get("try", ""),
+            see=known["see"],
+        )
+        found.append((rank, one))
+    return [one for _, one in sorted(found, key=lambda pair: (pair[0], -pair[1].gain))]
+
+
+def wall_on(run: Run, trace: Trace, base_s: float) -> float:
+    """Compute what the program takes: as it was, or on another network in place of its own."""
+    return run.wall_s if trace.network is None else run.wall_s - trace.span_s + base_s
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is said of a run."""
+
+    wall_s: float
+    exit_code: int
+    n_requests: int
+    hosts: list[str]
+    n_waits: int  # requests in the longest chain, each begun after the one before had ended
+    n_in_flight: int  # at most
+    moved_nbytes: int
+    unique_nbytes: int  # each byte of each object once
+    sent_nbytes: int
+    time_s: dict[str, float]  # what each second went to; they add up to `wall_s`
+    kinds: dict[str, int]  # requests of each kind of object
+    most_moved: list[dict[str, object]]  # objects of which most bytes came
+    first_byte_s: tuple[float, float]  # median and 95th percentile
+    stream_mb_per_s: float  # 0 where no body was large enough to tell
+    gateway_share: float  # of the wall time, for which the gateway had a processor
+    on: str  # network on which times are predicted, or nothing
+    predicted_s: float  # wall time there
+    findings: list[Finding]
+    not_seen: list[str]
+
+
+def report(run: Run, on: tuple[str, Network] = ("", Network())) -> Report:
+    """Say what a run asked for, what it waited for and what is known to mend it."""
+    name, network = on
+    trace = Trace(run.rows, network if name else None)
+    rows, seen = trace.rows, analysis.find_network(trace.rows)
+    predicted_s = run.wall_s
+    if rows:
+        predicted_s = wall_on(run, trace, trace.seconds(Edit(keep(rows)), seen))
+    groups = [
+        [rows[i] for i in group]
+        for group in Scene(run, trace, seen, {}).by_object(range(len(rows)))
+    ]
+    groups.sort(key=lambda group: -sum(row.nbytes for row in group))
+    past = [
+        f"connection of pid {one.pid} ({one.name}) to {one.address} past the gateway"
+        for one in run.bypassed
+    ]
+    tunnels = [
+        f"{one.host}, {write_bytes(one.nbytes_down)} passed on unread: {one.reason}"
+        for one in run.unread
+    ]
+    return Report(
+        wall_s=run.wall_s,
+        exit_code=run.exit_code,
+        n_requests=len(run.rows),
+        hosts=sorted({row.host for row in run.rows}),
+        n_waits=count_waits(rows),
+        n_in_flight=analysis.most_in_flight(rows),
+        moved_nbytes=sum(row.nbytes for row in rows),
+        unique_nbytes=sum(analysis.unique_nbytes(group) for group in groups),
+        sent_nbytes=sum(row.sent_nbytes for row in rows),
+        time_s=analysis.find_time(run),
+        kinds=dict(Counter(map(kind_of, rows)).most_common()),
+        most_moved=[
+            {
+                "host": group[0].host, "key": group[0].key, "n_requests": len(group),
+                "moved_nbytes": sum(row.nbytes for row in group),
+                "unique_nbytes": analysis.unique_nbytes(group),
+            }
+            for group in groups[:N_PRINTED]
+        ],
+        first_byte_s=(seen.first_byte_median_s, seen.first_byte_p95_s),
+        stream_mb_per_s=seen.stream_nbytes_per_s / 1e6 if isfinite(seen.stream_nbytes_per_s) else 0.0,
+        gateway_share=run.gateway_s / run.wall_s,
+        on=name,
+        predicted_s=predicted_s,
+        findings=find(run, trace.network),
+        not_seen=[*past, *tunnels, *run.remarks],
+    )  # fmt: skip

@@ -1,0 +1,150 @@
+"""What a program would have taken, had it asked otherwise: exact edits of a trace, replayed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+from helpers.models.requests import TOLERANCE_S
+from helpers.models.transfer import Network, Step, replay
+
+if TYPE_CHECKING:
+    from advisors.trace.rows import TracedRequest
+
+RETRIED = (429, 500, 502, 503)
+"""Answers after which a client asks again."""
+_PARTS_AT_ONCE = 10  # of a body in several streams
+_N_DRAWS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of an edited trace, in place of one or more that there were."""
+
+    rows: tuple[int, ...]  # their places in the trace
+    nbytes: float  # of its answer
+    n_parts: int = 1  # streams that bring it
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What is asked for instead; what stands in no `Asked` is not asked for."""
+
+    asked: Sequence[Asked]
+    free: frozenset[int] = (
+        frozenset()
+    )  # places in the trace of requests that wait for no other's answer
+    n_in_flight: int = 10  # of these at once
+    less_s: float = 0.0  # by which each first byte comes sooner
+    is_connected: bool = False  # whether no connection is made anew
+
+
+def keep(rows: Sequence[TracedRequest], dropped: Iterable[int] = ()) -> list[Asked]:
+    """Ask for what was asked for, but for some."""
+    without = {*dropped}
+    return [Asked((i,), row.nbytes) for i, row in enumerate(rows) if i not in without]
+
+
+def split(rows: Sequence[TracedRequest], large: Iterable[int], part_nbytes: float) -> list[Asked]:
+    """Have some bodies come in several streams."""
+    chosen = {*large}
+    return [
+        replace(one, n_parts=ceil(one.nbytes / part_nbytes)) if one.rows[0] in chosen else one
+        for one in keep(rows)
+    ]
+
+
+class Trace:
+    """The requests of a run, in the order in which they began, and what each may have waited for."""
+
+    def __init__(self, rows: Iterable[TracedRequest], network: Network | None = None) -> None:
+        self.rows = sorted((row for row in rows if row.end_s), key=lambda row: row.start_s)
+        self.network = network  # to replay on; None for that of the trace
+        self._ends = sorted((row.end_s, i) for i, row in enumerate(self.rows))
+        # the last look at each object before a request for it: what it waits for, though another ended later
+        self._looked = dict[int, int]()
+        looks = dict[tuple[str, str], int]()
+        for i, row in enumerate(self.rows):
+            at = (row.host, row.key)
+            if at in looks and self.rows[looks[at]].end_s <= row.start_s + TOLERANCE_S:
+                self._looked[i] = looks[at]
+            if row.method == "HEAD" or row.status in RETRIED:
+                looks[at] = i
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first request to the last end."""
+        return self._ends[-1][0] - self.rows[0].start_s if self.rows else 0.0
+
+    def _before(self, i: int, kept: Callable[[int], bool]) -> int | None:
+        """Find what a request waited for: a look at its object if that is dropped, or whatever ended last."""
+        if (looked := self._looked.get(i)) is not None and not kept(looked):
+            return looked
+        place = bisect_right(self._ends, (self.rows[i].start_s + TOLERANCE_S, len(self.rows)))
+        return self._ends[place - 1][1] if place else None
+
+    def _think(self, i: int, kept: Callable[[int], bool]) -> tuple[int, float]:
+        """Compute the seconds from the last end of something kept, and when the first of the dropped began."""
+        think_s = 0.0
+        while True:
+            before = self._before(i, kept)
+            since_s = self.rows[0].start_s if before is None else self.rows[before].end_s
+            # a client that is refused waits on purpose before it asks again
+            if before is None or kept(before) or self.rows[before].status not in RETRIED:
+                think_s += max(0.0, self.rows[i].start_s - since_s)
+            if before is None or kept(before):
+                return i, think_s
+            i = before
+
+    def steps(self, edit: Edit, stream_delay_s: Callable[[TracedRequest], float]) -> list[Step]:
+        """Write an edited trace as steps, each after so many of the others have ended."""
+        place = {i: number for number, one in enumerate(edit.asked) for i in one.rows}
+        kept = place.__contains__
+        ended = sorted(
+            max(self.rows[i].end_s for i in one.rows)
+            for one in edit.asked
+            for _ in range(one.n_parts)
+        )
+        steps = list[Step]()
+        first_after = n_free = 0  # of the free requests in a row
+        for one in sorted(edit.asked, key=lambda one: self.rows[min(one.rows)].start_s):
+            row = self.rows[first := min(one.rows)]
+            since, think_s = self._think(first, kept)
+            after = bisect_right(ended, self.rows[since].start_s + TOLERANCE_S)
+            if first in edit.free:
+                first_after = after if not n_free else first_after
+                n_free += one.n_parts
+                after = first_after + max(0, n_free - edit.n_in_flight)
+            else:
+                n_free = 0
+            if edit.is_connected:
+                think_s = max(0.0, think_s - row.handshake_s)
+            opening_s = max(0.0, stream_delay_s(row) - edit.less_s)
+            for part in range(one.n_parts):
+                wave = max(0, part + 1 - _PARTS_AT_ONCE)
+                steps.append(
+                    Step(after + wave, think_s, one.nbytes / one.n_parts, opening_s=opening_s)
+                )
+        return steps
+
+    def seconds(self, edit: Edit, seen: Network) -> float:
+        """Replay an edited trace: on its own network each request keeps its first byte."""
+        if self.network is None:
+            alone = replace(seen, first_byte_median_s=0.0, first_byte_p95_s=0.0)
+            steps = self.steps(
+                edit, lambda row: max(0.0, (row.first_byte_s or row.end_s) - row.start_s)
+            )
+            found_s = replay(steps, alone, n_draws=1)
+        else:
+            other = self.network
+            steps = self.steps(
+                edit, lambda row: other.new_connection_s(row.nbytes) if row.is_first else 0.0
+            )
+            found_s = replay(steps, other, n_draws=_N_DRAWS)
+        if not edit.free:
+            return found_s
+        # what the program did between requests it does in turn, whatever is in flight
+        return max(found_s, sum(step.think_s for step in steps))

@@ -1,0 +1,251 @@
+"""What a user reads of a trace, and the files of it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from advisors.trace import analysis, cli, findings, render
+from advisors.trace.rows import Run, TracedRequest
+from helpers.errors import UserError
+from tests.advisors.trace.test_findings import chain, run_of
+from tests.browser import open_browser
+
+
+def test_time_adds_up_to_what_was_planted() -> None:
+    """Start, set-up, first byte, body, a client that blocks, processor and idle, each a second of seven."""
+    row = TracedRequest(
+        102.0, 103.0, 105.0, method="GET", key="/b/f", status=200, nbytes=10, is_first=True,
+        handshake_s=1.0, client_blocked_s=1.0,
+    )  # fmt: skip
+    run = Run([row], 7.0, 100.0, 0, [(100.0, 0.0), (105.0, 0.0), (106.0, 1.0), (107.0, 1.0)])
+    found = analysis.find_time(run)
+    assert found == pytest.approx(dict.fromkeys(found, 1.0))
+    assert sum(found.values()) == pytest.approx(run.wall_s)
+
+
+def test_time_of_requests_side_by_side() -> None:
+    """A wait behind a body is the body's; one that never ended goes on to the end of the program."""
+    rows = [
+        TracedRequest(0.0, 1.0, 3.0, method="GET", key="/b/f", status=200, nbytes=10),
+        TracedRequest(2.0, 0.0, 0.0, method="GET", key="/b/g"),
+    ]
+    found = analysis.find_time(Run(rows, 5.0, 0.0, 0))
+    assert (found["first bytes"], found["bodies"], found["idle"]) == (3.0, 2.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ({"key": "/b/a/.zarray"}, "metadata"),
+        ({"key": "/b/a/0.1.2"}, "chunk"),
+        ({"key": "/b/a/c/0/3", "range_start": 10, "range_nbytes": 5}, "chunk"),
+        ({"key": "/b/a.nc", "range_start": 0, "range_nbytes": 5}, "range"),
+        ({"key": "/b/a.nc"}, "object"),
+        ({"key": "/b"}, "listing"),
+        ({"key": "/"}, "listing"),
+        ({"key": "/b/a/zarr.json", "status": 404}, "probe"),
+        ({"key": "/b/a.nc", "method": "HEAD"}, "HEAD"),
+        ({"key": "/b/repo/snapshots/1CECHN"}, "manifest"),
+        ({"key": "/latest/meta-data", "host": "169.254.169.254"}, "credentials"),
+        ({"key": "/b/a.nc", "method": "PUT"}, "write"),
+    ],
+)  # fmt: skip
+def test_kinds(given: dict[str, object], kind: str) -> None:
+    """Method, path and answer tell what a request was for."""
+    assert analysis.kind_of(TracedRequest(0.0, **{"method": "GET", "status": 200, **given})) == kind  # type: ignore[arg-type]
+
+
+def test_network_of_a_trace() -> None:
+    """First byte and stream are those that were planted; four that share a link show its rate."""
+    rows = [TracedRequest(i, i + 0.05, i + 0.15, status=200, nbytes=1_000_000) for i in range(9)]
+    found = analysis.find_network(rows)
+    assert (found.first_byte_median_s, found.stream_nbytes_per_s) == pytest.approx((0.05, 1e7))
+    assert found.aggregate_nbytes_per_s == float("inf")
+    shared = [
+        TracedRequest(20, 20.05, 20.45, status=200, nbytes=1_000_000, connection=i)
+        for i in range(8)
+    ]
+    found = analysis.find_network([*rows, *shared])
+    assert found.aggregate_nbytes_per_s == pytest.approx(2e7)
+
+
+def test_the_screen() -> None:
+    """One screen has the counts, shares that add up, causes in order, and what was not seen."""
+    run = run_of(chain(20, think_s=0.02), wall_s=3.0, gateway_s=0.03, remarks=["something else"])
+    lines = [*render.render(findings.report(run), ["python", "my script.py"])]
+    text = "\n".join(lines)
+    assert len(lines) < 30
+    assert lines[0].startswith("20 requests to")
+    assert "20 waits one after the other; at most 1 in flight" in lines[0]
+    shares = [int(part.split(" %")[0].split()[-1]) for part in lines[1].split(";")[0].split(",")]
+    assert sum(shares) == 100
+    assert "wire trace --try concurrency=10 -- python 'my script.py'" in text
+    assert "gateway 1 %" in text
+    assert lines[-1] == "not seen: something else"
+    busy = findings.report(run_of(chain(3), gateway_s=1.0))
+    assert "may be the limit" in next(render.render(busy, ["x"]))
+
+
+def test_files_hold_the_trace_and_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stored trace is read back as it was; credentials in a command or a path are blacked out."""
+    monkeypatch.setenv("MY_SECRET_KEY", "wJalrXUtnFEMIbPxRfiCY")
+    rows = chain(12, key="/b/wJalrXUtnFEMIbPxRfiCY/f{i}")
+    run = run_of(chain(12), wall_s=2.0, processor_s=[(0.0, 0.0), (2.0, 1.0)])
+    command = ["python", "x.py", "--password=hunter-2-of-a-stranger"]
+    render.write_files(
+        tmp_path, Run([*run.rows, *rows], 2.0, 0.0, 0), findings.report(run), command
+    )
+    for path in tmp_path.iterdir():
+        assert "wJalrX" not in path.read_text(), path
+        assert "hunter" not in path.read_text(), path
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(render.FILES)
+    render.write_files(tmp_path, run, findings.report(run), ["python", "x.py"])
+    again, told = render.read_files(tmp_path)
+    assert told == ["python", "x.py"]
+    assert findings.report(again) == findings.report(run)
+    with (tmp_path / "trace.csv").open() as file:
+        assert len([*csv.DictReader(file)]) == 12
+
+
+def test_the_archive_is_har() -> None:
+    """Each entry has what HAR 1.2 asks for, and no header; its phases add up to its time."""
+    row = chain(1)[0]
+    row.is_first, row.handshake_s, row.scheme, row.host, row.end_s = True, 0.02, "https", "h:1", 0.3
+    entry = json.loads(render.write_har([row]))["log"]["entries"][0]
+    assert entry["request"]["url"] == "https://h:1/b/f0"
+    assert entry["request"]["headers"] == entry["response"]["headers"] == []
+    assert {"status", "statusText", "httpVersion", "cookies", "content", "redirectURL"} <= {
+        *entry["response"]
+    }
+    assert entry["time"] == pytest.approx(320.0)
+    assert entry["startedDateTime"] == "1970-01-01T00:00:00.000+00:00"
+
+
+def test_the_waterfall_is_one_page(tmp_path: Path) -> None:
+    """It loads nothing, fits a phone, and takes names for what they are."""
+    rows = chain(30, key="/b/<script>alert(1)</script>{i}")
+    run = run_of(rows, wall_s=4.0)
+    page = tmp_path / "trace.html"
+    page.write_text(render.write_html(run, findings.report(run), ["python", "<b>.py"]))
+    assert "<script" not in page.read_text()
+    with open_browser(tmp_path / "browser") as tab:
+        for width in (1280, 390):
+            tab.open(page.as_uri(), width=width)
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            assert tab.evaluate("document.querySelectorAll('svg g').length") == 30
+        assert not tab.faults()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "no command"),
+        (["python", "x.py"], "allowed: show DIR, or -- COMMAND"),
+        (["--", "no-such-program"], "is not found"),
+        (["--try", "speed=9", "--", "true"], "--try 'speed=9'; allowed: max_concurrency=VALUE"),
+        (["--try", "pool=many", "--", "true"], "pool=NUMBER"),
+        (["--max", "seconds=3", "--", "true"], "--max 'seconds=3'; allowed: requests=NUMBER"),
+        (["--max", "mb=nan", "--", "true"], "--max 'mb=nan'"),
+        (["--on", "moon", "--", "true"], "profile: 'moon'"),
+        (["--out", "/dev/null/x", "--", "true"], "--out /dev/null/x"),
+        (["--out", "tests", "--", "true"], "allowed: a new folder"),
+        (["show", "no-such-folder"], "trace folder no-such-folder"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_before_anything_runs(
+    words: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is run, and nobody has to read a traceback."""
+    monkeypatch.setattr("advisors.trace.launch.run", lambda *_, **__: pytest.fail("it ran"))
+    result = CliRunner().invoke(cli.trace, words)
+    assert isinstance(result.exception, UserError)
+    assert told in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("trace.csv", ",200,", ",fine,"),
+        ("trace.csv", "0.1,", "nan,"),
+        ("trace.csv", "start_s", "begin_s"),
+        ("trace.json", '"wall_s"', '"wall"'),
+        ("trace.json", "{", "["),
+    ],
+)
+def test_a_folder_of_a_stranger_is_refused_in_a_line(
+    name: str, before: str, after: str, tmp_path: Path
+) -> None:
+    """A trace that was damaged or made by somebody else."""
+    run = run_of(chain(2))
+    render.write_files(tmp_path, run, findings.report(run), ["x"])
+    text = (tmp_path / name).read_text()
+    assert before in text
+    (tmp_path / name).write_text(text.replace(before, after, 1))
+    with pytest.raises(UserError, match="^trace folder .*allowed: .*$|^trace folder [^\n]*$"):
+        render.read_files(tmp_path)
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, *runs: Run) -> list[dict[str, object]]:
+    """Let runs come from a list, and return what each was asked with."""
+    asked, left = list[dict[str, object]](), [*runs]
+
+    def run(_command: object, **given: object) -> Run:
+        asked.append(given)
+        return left.pop(0)
+
+    monkeypatch.setattr("advisors.trace.launch.run", run)
+    return asked
+
+
+def test_a_budget_exits_1_and_else_the_program_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above `--max` the exit code is 1, else that of the program."""
+    fake(monkeypatch, *[Run(chain(9), 2.0, 0.0, 3)] * 2)
+    given = ["--out", str(tmp_path / "t"), "--max"]
+    above = CliRunner().invoke(cli.trace, [*given, "requests=8,mb=1", "--", "true"])
+    assert above.exit_code == 1
+    assert "requests 9, at most 8" in above.stderr
+    below = CliRunner().invoke(cli.trace, ["--json", *given, "waits=9", "--", "true"])
+    assert below.exit_code == 3
+    assert json.loads(below.stdout.splitlines()[-1])["n_requests"] == 9
+    shown = CliRunner().invoke(cli.trace, ["show", str(tmp_path / "t")])
+    assert shown.exit_code == 0
+    assert "9 requests" in shown.stdout
+
+
+def test_a_setting_is_tried_in_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A B B A, with the gain next to the one that was predicted, and what else changed."""
+    before = Run(chain(20), 2.0, 0.0, 0, output_digest="a")
+    after = Run(chain(20, wait_s=0.05), 1.0, 0.0, 0, output_digest="b")
+    runs = [before, after, after, before, *[before, after] * 6]
+    monkeypatch.setattr(cli, "_TRY_S", 0.0)
+    asked = fake(monkeypatch, *runs)
+    words = ["--out", str(tmp_path), "--try", "concurrency=10", "--", "true"]
+    result = CliRunner().invoke(cli.trace, words)
+    assert result.exit_code == 0
+    assert [bool(one.get("environment")) for one in asked] == [False, True, True, False]
+    assert asked[1]["environment"] == {"ZARR_ASYNC__CONCURRENCY": "10"}
+    assert (
+        "concurrency=10: 2.00 times as fast (2.00 to 2.00, 2 pairs), predicted 10" in result.stderr
+    )
+    assert "the output is another" in result.stderr
+    assert "the requests are the same: the code passes a value of its own" in result.stderr
+
+
+def test_a_program_without_requests(tmp_path: Path) -> None:
+    """A program that asks for nothing is said to, with its own exit code."""
+    false = shutil.which("false")
+    assert false
+    result = CliRunner().invoke(cli.trace, ["--out", str(tmp_path), "--", false])
+    assert result.exit_code == 1
+    assert "no request was seen" in result.stderr

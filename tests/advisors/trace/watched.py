@@ -1,0 +1,95 @@
+"""Programs of tests, run before the store of the tests, and what was seen of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import obstore
+import psutil
+import xarray as xr
+from zarr.errors import ZarrUserWarning
+
+from advisors.trace.rows import Run, TracedRequest
+from helpers.netem.profiles import Profile
+from helpers.netem.proxy import Proxy
+from helpers.objectstore.locations import Location
+
+
+def write_store(near: Location) -> None:
+    """Write what the programs read: small files, a large one, an array, a group, a netCDF file."""
+    store, rng = near.obstore(), np.random.default_rng(0)
+    for i in range(40):
+        obstore.put(store, f"trace/files/{i}", rng.bytes(30_000))
+    for i in range(8):
+        obstore.put(store, f"trace/open/a/c/{i}", rng.bytes(3_000))
+    obstore.put(store, "trace/large", rng.bytes(36_000_000))
+    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+        folder = Path(name)
+        cube = xr.Dataset({"a": (("t", "y", "x"), rng.random((12, 60, 40)).astype("f4"))})
+        encoding = {"a": {"chunks": (1, 60, 10)}}
+        warnings.simplefilter(
+            "ignore", ZarrUserWarning
+        )  # consolidated metadata are no part of Zarr 3
+        cube.to_zarr(folder / "cube", zarr_format=3, consolidated=True, encoding=encoding)
+        many = xr.Dataset({f"v{i}": (("x",), np.arange(4.0)) for i in range(25)})
+        many.to_zarr(folder / "many", zarr_format=3, consolidated=True)
+        large = xr.Dataset({f"v{i}": (("t", "x"), rng.random((4, 300_000))) for i in range(6)})
+        large.to_netcdf(folder / "many.nc", engine="h5netcdf")
+        for path in folder.rglob("*"):
+            if path.is_file():
+                obstore.put(
+                    store, f"trace/{path.relative_to(folder).as_posix()}", path.read_bytes()
+                )
+    refused = [f"arn:aws:s3:::{near.bucket}/trace/open/a/c/{i}" for i in (2, 5)]
+    allowed = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": "s3:GetObject",
+        "Resource": f"arn:aws:s3:::{near.bucket}/trace/*",
+    }
+    denied = {**allowed, "Effect": "Deny", "Resource": refused}
+    listed = {**allowed, "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{near.bucket}"}
+    policy = {"Version": "2012-10-17", "Statement": [allowed, denied, listed]}
+    near.botocore().put_bucket_policy(Bucket=near.bucket, Policy=json.dumps(policy))
+
+
+def watch(text: str, far: Location, proxy: Proxy, network: Profile, *, agent: str = "") -> Run:
+    """Run a program through the proxy, which shows what it asks for, and look at its processors."""
+    proxy.emulate(network)
+    proxy.take_trace()
+    keys = {
+        "AWS_ENDPOINT_URL": far.endpoint_url,
+        "AWS_ACCESS_KEY_ID": far.access_key,
+        "AWS_SECRET_ACCESS_KEY": far.secret_key,
+        "AWS_REGION": far.region,
+        "AWS_DEFAULT_REGION": far.region,
+    }
+    environment = {**os.environ, **{name: str(value) for name, value in keys.items()}}
+    begin_s, clock_s = time.time(), time.perf_counter()
+    child = psutil.Popen([sys.executable, "-c", text], env=environment, stdout=subprocess.DEVNULL)
+    samples = [(begin_s, 0.0)]
+    while child.poll() is None:
+        try:
+            used = child.cpu_times()
+            samples.append((time.time(), used.user + used.system))
+        except psutil.Error:
+            break
+        time.sleep(0.02)
+    code, wall_s = child.wait(), time.perf_counter() - clock_s
+    rows = [
+        TracedRequest(
+            **{name: getattr(row, name) for name in row.__slots__},
+            host="127.0.0.1", scheme="http", user_agent=agent,
+            handshake_s=network.setup_s if row.is_first else 0.0,
+        )
+        for row in proxy.take_trace()
+    ]  # fmt: skip
+    return Run(rows, wall_s, begin_s, code, samples)
