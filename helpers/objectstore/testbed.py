@@ -213,7 +213,6 @@ def metadata_arguments(folder: Path) -> list[str]:
 
 
 _START_TIMEOUT_S = 30.0
-_PORT_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,31 +233,22 @@ def open_server(folder: Path) -> Iterator[Server]:
     program, root = find_or_build_versitygw(), folder.absolute()
     with claim_folder(root):
         command: list[str | Path] = ["posix", *metadata_arguments(root), root / "buckets"]
-        for tries_left in reversed(range(_PORT_TRIES)):
-            with socket.create_server(("127.0.0.1", 0)) as probe:  # a port that nobody uses now
-                address = f"127.0.0.1:{probe.getsockname()[1]}"
-            keys = secrets.token_hex(10), secrets.token_hex(20)
-            server = Server(f"http://{address}", *keys, region="us-east-1", folder=root)
-            argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
-            log = root / "versitygw.log"
-            # all that versitygw shall see: its own variables could change it
-            env = {
-                "PATH": os.environ.get("PATH", os.defpath),
-                "ROOT_ACCESS_KEY": server.access_key,
-                "ROOT_SECRET_KEY": server.secret_key,
-                "VGW_REGION": server.region,
-                "AWS_EC2_METADATA_DISABLED": "true",
-            }
-            with start_child(argv, env=env, log=log) as child:
-                try:
-                    child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)  # noqa: B023
-                except UserError:
-                    # a port that was free may have been taken meanwhile
-                    if tries_left and "address already in use" in child.last_log_line():
-                        continue
-                    raise
-                yield replace(server, pid=child.supervisor_pid)
-                return
+        with socket.create_server(("127.0.0.1", 0)) as probe:  # a port that nobody uses now
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        keys = secrets.token_hex(10), secrets.token_hex(20)
+        server = Server(f"http://{address}", *keys, region="us-east-1", folder=root)
+        argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
+        # all that versitygw shall see: its own variables could change it
+        env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "ROOT_ACCESS_KEY": server.access_key,
+            "ROOT_SECRET_KEY": server.secret_key,
+            "VGW_REGION": server.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        with start_child(argv, env=env, log=root / "versitygw.log") as child:
+            child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)
+            yield replace(server, pid=child.supervisor_pid)
 
 
 def _answers(server: Server) -> bool:

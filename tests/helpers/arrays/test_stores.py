@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +30,7 @@ from helpers.arrays.writers import expected_warning, iterate_blocks
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
-from helpers.paths import CATALOG, ROOT
+from helpers.paths import CATALOG
 from tests.stores import (
     CHUNK_SHAPE,
     SHAPE,
@@ -128,43 +125,6 @@ def test_refuses_chunk_shape(chunk_shape: tuple[int, ...], says: str) -> None:
     """A chunk shape that does not fit is refused in one line."""
     with pytest.raises(UserError, match=rf"^chunk_shape: \[.*{says}"):
         stores.check_chunk_shape(SHAPE, chunk_shape)
-
-
-_WRITE = """
-import sys
-import os
-from helpers.objectstore.processes import peak_nbytes
-from helpers.arrays.fields import SampleArray
-from helpers.objectstore.locations import parse_location
-from helpers.arrays.stores import prepare_array
-from tests.stores import SOURCE
-
-sample = SampleArray(SOURCE, "temperature", (int(sys.argv[1]), 5, 360, 720))
-how = {"chunk_shape": (1, 5, 360, 720), "codec": "blosc-lz4", "layouts": [sys.argv[2]]}
-prepare_array(sample, parse_location("s3://stores/growth"), **how)
-print(peak_nbytes(os.getpid()))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", ["zarr", "netcdf"])
-def test_memory_does_not_grow_with_the_array(
-    location: Location, server: Server, layout: str, tmp_path: Path
-) -> None:
-    """Four times the array takes the same peak memory, less than 1 GB."""
-    script = tmp_path / "write.py"
-    script.write_text(_WRITE)
-    environment = {**os.environ, **client_environment(server), "PYTHONPATH": str(ROOT)}
-    peaks = []
-    for n_times in (12, 48):  # 62 and 249 MB
-        command = [sys.executable, str(script), str(n_times), layout]
-        run = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
-        )
-        peaks.append(int(run.stdout))
-    small_nbytes, large_nbytes = peaks
-    assert large_nbytes < 1e9
-    assert large_nbytes - small_nbytes < 60e6, "a third of what the larger array adds"
 
 
 CONTENT = b"twelve bytes"
