@@ -140,6 +140,9 @@ class Parameters(BaseModel):
         description="time of the whole case after which no block starts",
         json_schema_extra={"unit": "s"},
     )
+    processors: Annotated[int, Field(ge=0, le=1024)] = Field(
+        0, description="of a reader, slowed down as its network; 0: they do not count"
+    )
     seed: Seed = Field(0, description="of values, order and network delays")
     store: Annotated[str, AfterValidator(_without_credentials)] = Field(
         "embedded", description="embedded, or the address of a bucket of your own"

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -15,29 +15,27 @@ from advisors.decide.layouts import (
     APPEND_NBYTES,
     Access,
     AccessPattern,
+    Forecast,
     Layout,
-    ask_layout,
     best_copies,
     best_layout,
     best_of,
     cheapest_of,
+    expect,
     make_grid,
     rewritten_nbytes,
 )
 from advisors.decide.question import Question
+from advisors.hdf5.descriptions import describe_layout
+from advisors.hdf5.inspection import FileLayout, Read
+from advisors.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, Way, predict
 from helpers.models import WORTH
 from helpers.netem.profiles import get_profile, network_of
-from helpers.prices import BILLED_GB_NBYTES, find_price
-
-if TYPE_CHECKING:
-    from advisors.hdf5.inspection import FileLayout, Read
-    from advisors.hdf5.prediction import Way
+from helpers.prices import find_price
 
 Action = Literal["stay", "default", "set", "write", "rechunk", "align", "copy"]
 _ORDER: tuple[Action, ...] = ("stay", "default", "set", "write", "rechunk", "copy")
 """The less is changed, the earlier."""
-How = tuple[Action, str]
-"""What to do, and what that leaves."""
 
 _FILE_IN_FLIGHT = 10  # requests with which files were measured, at most
 _FACTOR = 4.0  # between bytes of a request here and where a client was measured, at most
@@ -59,13 +57,8 @@ class Client:
     in_flight: int | None = None  # requests at once, where these are no setting
     in_turn: float = 1.0  # requests for a chunk, one after the other
     opening: tuple[int, int] = (0, 0)  # requests and waits that a dataset takes to open
-    # what it asks for: chunks of Zarr, or what of a file of HDF5
-    kind: Literal["chunks", "file object", "whole", "references"] = "chunks"
-
-    @property
-    def is_of_file(self) -> bool:
-        """Whether it reads a file of HDF5."""
-        return self.kind != "chunks"
+    way: Way | None = None  # to read a file of HDF5; None for chunks of Zarr
+    recipe: str = ""  # of the book, that has its lines
 
     def support(self, profile: str, request_nbytes: float, *, is_many: bool = False) -> str:
         """Say what a prediction rests on: where the client was measured, and how alike that is.
@@ -84,38 +77,27 @@ class Client:
 
 _MEASURED = "in-region"  # profile under which clients were measured
 _FORMATS, _GRANULE = "formats/in-region", "hdf5-drivers/granule"
+_WHOLE, _REFERENCES = Way("whole", "whole"), Way("references", "references")
 CLIENTS: Mapping[str, Client] = {
     one.name: one
     for one in (
         # since 2026 s3fs asks for the length of each chunk first, and opening takes seven requests
         # twice, mostly in turn (ledger of requests: zarr 3.4, s3fs 2026.9)
         Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS, 10, 2, (14, 8)),
-        Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS),
+        Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS,
+               recipe="Open Zarr through obstore"),
         Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.1e7, 5.2e7), _GRANULE, 1,
-               kind="file object"),
+               way=DEFAULT),
         Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), in_flight=1,
-               kind="file object"),
+               way=DEFAULT_HTTPS),
         Client("obstore-whole", "h5py in memory, the file fetched whole by obstore", (8.0e6, 8.4e6),
-               _GRANULE, kind="whole"),
+               _GRANULE, way=_WHOLE, recipe="Fetch the whole file in parallel ranges"),
         Client("fsspec-tuned", "h5py over s3fs, 8 MiB blocks kept", (1.7e6, 8.4e6), _GRANULE, 1,
-               kind="file object"),
+               way=BLOCKS, recipe="Keep blocks of a file object"),
         Client("references", "virtual references, zarr over obstore", (3.7e4, 2.4e6), _GRANULE,
-               kind="references"),
+               way=_REFERENCES, recipe="Virtual references"),
     )
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What to expect of one access: of an array that is open, or of a file that is not."""
-
-    access: str
-    share: float  # of all accesses
-    p50_s: float
-    p95_s: float
-    n_requests: float
-    nbytes: float  # over the wire
-    over_read: float  # bytes that are decoded for each byte that is asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +114,20 @@ class Choice:
     usd_month: Mapping[str, float]  # storage, requests, data out, and waiting where it is priced
     write_usd: float  # once, in requests
     append_nbytes: float | None  # stored, of one array, that an append rewrites at most
-    samples: tuple[float, str] | None  # a second, of a loader, and what bounds them
+    samples_per_s: float | None  # of a loader
+    samples_bound: str | None  # what bounds them
     support: str  # what the prediction rests on
     is_on_front: bool = False  # nothing is both faster and cheaper
     is_over_budget: bool = False
 
+    def mean(self, name: str) -> float:
+        """Weigh a number of its reads by how often each access happens."""
+        return _mean(self.reads, name)
+
     @property
     def seconds(self) -> float:
-        """Expected median time of a read, weighted by how often each access happens."""
-        return math.fsum(one.share * one.p50_s for one in self.reads)
+        """Expected median time of a read."""
+        return self.mean("p50_s")
 
     @property
     def usd(self) -> float:
@@ -152,10 +139,9 @@ class Choice:
         """USD a month that the store charges."""
         return self.usd - self.usd_month.get("waiting", 0.0)
 
-    @property
-    def is_small(self) -> bool:
-        """Whether an append rewrites no more than it may."""
-        return (self.append_nbytes or 0.0) <= APPEND_NBYTES
+
+def _mean(reads: Sequence[Forecast], name: str) -> float:
+    return math.fsum(one.share * getattr(one, name) for one in reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +178,7 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
         return choice.usd if is_priced else choice.seconds * max(choice.bill, _LEAST_USD)
 
     same = [one for one in marked if one.action != "align"]
-    small = [one for one in same if one.is_small] or same
+    small = [one for one in same if (one.append_nbytes or 0.0) <= APPEND_NBYTES] or same
     best, *ties = _recommend(small, weigh)
     if best.is_over_budget:
         within = [one for one in small if not one.is_over_budget]
@@ -204,11 +190,8 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
 def _recommend(pool: Sequence[Choice], weigh: Callable[[Choice], float]) -> list[Choice]:
     """List the choices that weigh about as little as the least and are about as fast, what changes least first."""
     best = min(pool, key=weigh)
-    near = [
-        one
-        for one in pool
-        if weigh(one) <= WORTH * weigh(best) and one.seconds <= WORTH * best.seconds
-    ]
+    most, most_s = WORTH * weigh(best), WORTH * best.seconds
+    near = [one for one in pool if weigh(one) <= most and one.seconds <= most_s]
     return sorted(near, key=lambda one: (_ORDER.index(one.action), weigh(one)))
 
 
@@ -223,12 +206,14 @@ def list_choices(question: Question) -> list[Choice]:
 
 def _list_zarr(question: Question) -> Iterator[Choice]:
     now = question.array.layout
-    how: How = ("stay", "as it is") if now else ("default", "Zarr's own chunks")
     there = now or Layout(_guess_chunks(question))
-    yield _choose(question, how, "zarr-s3fs", (there,))
-    if now or question.asked.batch:
-        how = ("set", "chunks as they are" if now else "Zarr's own chunks")
-        yield _choose(question, how, "zarr-obstore", (there,))
+    if now:
+        yield _choose(question, "stay", "as it is", "zarr-s3fs", (there,))
+        yield _choose(question, "set", "chunks as they are", "zarr-obstore", (there,))
+    else:
+        yield _choose(question, "default", "Zarr's own chunks", "zarr-s3fs", (there,))
+        if question.asked.batch:
+            yield _choose(question, "set", "Zarr's own chunks", "zarr-obstore", (there,))
     if question.asked.keep != "bytes":
         yield from _list_written(question, "rechunk" if now else "write")
 
@@ -245,156 +230,134 @@ def _guess_chunks(question: Question) -> tuple[int, ...]:
 
 def _list_file(question: Question) -> Iterator[Choice]:
     """List how an HDF5 file is read as it is, and what it may become."""
-    asked, layout = question.asked, question.array.layout
+    asked, layout, lies = question.asked, question.array.layout, question.array.lies
     there = (layout,) if layout else ()
-    how: How = ("set", "as it is")
-    is_web = asked.address.startswith(("http://", "https://"))
+    is_web = question.address.startswith(("http://", "https://"))
     now = "fsspec-https" if is_web else "fsspec-readahead"
-    yield _choose(question, ("stay", "as it is"), now, there)
-    if _file_nbytes(question) <= min(asked.memory * 1e9 / 2, _MOST_WHOLE_NBYTES):
-        yield _choose(question, how, "obstore-whole", there)
-    yield _choose(question, how, "fsspec-tuned", there)
-    if layout:
-        yield _choose(question, how, "references", there)
-    if asked.keep == "format":
-        pattern = question.pattern()  # chunks of a file are no objects
-        plain = replace(pattern, bounds=replace(pattern.bounds, max_objects=10**15))
-        yield _choose(question, ("rechunk", "repacked"), "references", (best_layout(plain),))
+    yield _choose(question, "stay", "as it is", now, there)
+    nbytes = lies.file_nbytes if lies else question.stored_nbytes
+    is_held = nbytes <= min(asked.memory * 1e9 / 2, _MOST_WHOLE_NBYTES)
+    for name in ("obstore-whole",) * is_held + ("fsspec-tuned",) + ("references",) * bool(layout):
+        yield _choose(question, "set", "as it is", name, there)
+    if asked.keep == "format":  # chunks of a file are no objects
+        new = best_layout(replace(question.pattern, max_objects=10**15))
+        yield _choose(question, "rechunk", "repacked", "references", (new,))
     elif asked.keep != "bytes":
         yield from _list_written(question, "rechunk")
 
 
-def _file_nbytes(question: Question) -> float:
-    lies = question.array.lies
-    return float(lies.file_nbytes) if lies else question.stored_nbytes
-
-
 def _list_written(question: Question, action: Action) -> Iterator[Choice]:
     """List what may be written anew: one copy, the one that is cheapest to read, and two."""
-    client, pattern = "zarr-obstore", question.pattern()
+    client, pattern = "zarr-obstore", question.pattern
     grid = make_grid(pattern)
-    yield _choose(question, (action, "one copy"), client, (best_of(grid),))
+    yield _choose(question, action, "one copy", client, (best_of(grid),))
     cheap = cheapest_of(grid, question.prices())
-    yield _choose(question, (action, "one copy, cheapest to read"), client, (cheap,))
+    yield _choose(question, action, "one copy, cheapest to read", client, (cheap,))
     if question.asked.batch and not all(one.is_aligned for one in pattern.accesses):
         boxes = tuple(replace(one, is_aligned=True) for one in pattern.accesses)
-        drawn = replace(question, asked=replace(question.asked, accesses=boxes))
-        how: How = ("align", "one copy, boxes drawn on its grid")
-        yield _choose(drawn, how, client, (best_layout(drawn.pattern()),))
+        drawn = replace(question, pattern=replace(pattern, accesses=boxes))
+        new, label = best_layout(drawn.pattern), "one copy, boxes drawn on its grid"
+        yield _choose(drawn, "align", label, client, (new,))
     copies = best_copies(grid) if question.asked.keep != "one-copy" else None
     if copies is None or copies[0][0] == copies[0][1]:
         return
     (one, other), serves = copies
-    both = _choose(question, ("copy", "two copies"), client, (one, other), serves)
-    now, how = question.array.layout, ("copy", "as it is, and a copy")
+    both = _choose(question, "copy", "two copies", client, (one, other), serves)
+    now, label = question.array.layout, "as it is, and a copy"
     pairs = ((now, other), (one, now)) if now and question.array.format == "zarr" else ()
-    kept = [_choose(question, how, client, pair, serves) for pair in pairs]
+    kept = [_choose(question, "copy", label, client, pair, serves) for pair in pairs]
     least = min(kept, key=lambda choice: choice.seconds, default=both)
-    yield least if least.seconds <= WORTH * both.seconds and least.is_small else both
+    is_small = (least.append_nbytes or 0.0) <= APPEND_NBYTES
+    yield least if least.seconds <= WORTH * both.seconds and is_small else both
 
 
 def _choose(
     question: Question,
-    how: How,
+    action: Action,
+    label: str,
     name: str,
     layouts: tuple[Layout, ...],
     serves: Sequence[Sequence[int]] = (),
 ) -> Choice:
     """Predict and price layouts that a client reads, each for the accesses at some places."""
     asked, array, client = question.asked, question.array, CLIENTS[name]
-    pattern = question.pattern(in_flight=client.in_flight)
-    expect: Any = _expect_file if client.is_of_file else _expect_chunks
-    groups = zip(layouts or (None,), served := serves or [range(len(pattern.accesses))], strict=True)  # fmt: skip
-    layout_of = {i: layout for layout, group in groups for i in group}
-    reads, cpu_s = list[Forecast](), 0.0
-    for i, (access, share) in enumerate(zip(pattern.accesses, asked.shares, strict=True)):
-        one, busy_s = expect(question, pattern, client, access, layout_of[i])
-        reads.append(replace(one, share=share))
-        cpu_s += share * busy_s
-    written = [one for one in layouts if how[0] != "set" and one != array.layout]
-    n_puts = asked.arrays * sum(one.count_objects(array.shape) for one in written)
+    n_connections = client.in_flight or asked.in_flight
+    store = replace(question.store, n_connections=n_connections)
+    pattern = replace(question.pattern, store=store)
+    accesses, served = pattern.accesses, serves or [range(len(pattern.accesses))]
+    reads = [Forecast("", 0, 0, 0, 0, 0, 0)] * len(accesses)
+    for layout, group in zip(layouts or (None,), served, strict=True):
+        for i in group:
+            if client.way or layout is None:
+                one = _expect_file(question, pattern, client, accesses[i], layout)
+            else:
+                one = _expect_chunks(question, pattern, client, accesses[i], layout)
+            reads[i] = replace(one, share=question.shares[i])
+    written = [one for one in layouts if action != "set" and one != array.layout]
+    n_puts = question.n_arrays * sum(one.count_objects(array.shape) for one in written)
     rewritten = None
-    if asked.append is not None:
-        extents = [one.object_shape[asked.append[0]] for one in layouts]
+    if pattern.append:
+        extents = [one.object_shape[pattern.append[0]] for one in layouts]
         rewritten = math.fsum(float(rewritten_nbytes(pattern, extent)) for extent in extents)
     request_nbytes = math.fsum(one.share * one.nbytes / one.n_requests for one in reads)
     is_many = bool(asked.batch or asked.per_second)
-    is_many |= client.is_of_file and pattern.store.n_connections > _FILE_IN_FLIGHT
+    is_many |= client.way is not None and n_connections > _FILE_IN_FLIGHT
+    samples_per_s, bound = _count_samples(question, reads) if asked.batch else (None, None)
     return Choice(
-        *how,
+        action,
+        label,
         layouts,
-        tuple(tuple(pattern.accesses[i].name for i in group) for group in served),
+        tuple(tuple(accesses[i].name for i in group) for group in served),
         client,
-        pattern.store.n_connections,
+        n_connections,
         tuple(reads),
         _price(question, reads, max(1, len(layouts))),
         n_puts * (find_price("store_lists_1e3").value or 0.0) / 1000,
         rewritten,
-        _count_samples(question, reads, cpu_s) if asked.batch else None,
+        samples_per_s,
+        bound,
         client.support(asked.profile, request_nbytes, is_many=is_many),
     )
 
 
 def _expect_chunks(
     question: Question, pattern: AccessPattern, client: Client, access: Access, layout: Layout
-) -> tuple[Forecast, float]:
-    """Predict an access to chunks of Zarr, and the time that it takes of one processor."""
-    asked, store = question.asked, pattern.store
-    # a service opens the array for each read
-    opened, n_waits = client.opening if asked.per_second else (0, 0)
-    waited_s = n_waits * store.network.first_byte_median_s
-    found = ask_layout(pattern, access, layout, in_turn=client.in_turn)
-    one_core_s = store.decode_s_per_nbyte * max(1, asked.cores // asked.workers)
-    decoded_nbytes = found.n_chunks * found.chunk_nbytes
-    expected = Forecast(
-        access.name,
-        1.0,
-        found.seconds(store) + waited_s,
-        found.seconds(store, 0.95) + waited_s,
-        found.n_requests + opened,
-        found.nbytes,
-        max(decoded_nbytes, found.nbytes) / _wanted_nbytes(pattern, access),
-    )
-    return expected, found.n_chunks * (store.chunk_s + found.chunk_nbytes * one_core_s)
-
-
-def _wanted_nbytes(pattern: AccessPattern, access: Access) -> int:
-    return pattern.together * math.prod(access.extent) * pattern.itemsize
+) -> Forecast:
+    """Predict an access to chunks of Zarr, which a service opens for each read."""
+    one = expect(pattern, access, layout, in_turn=client.in_turn, n_cores=question.n_cores)
+    if not question.asked.per_second:
+        return one
+    n_opened, n_waits = client.opening
+    waited_s = n_waits * pattern.store.network.first_byte_median_s
+    p50_s, p95_s = one.p50_s + waited_s, one.p95_s + waited_s
+    return replace(one, p50_s=p50_s, p95_s=p95_s, n_requests=one.n_requests + n_opened)
 
 
 def _price(question: Question, reads: Sequence[Forecast], n_copies: int) -> dict[str, float]:
     """Price a month line by line: what is kept, what is asked, what leaves, who waits."""
     prices, n = question.prices(), question.asked.reads_per_month
-    stored_gb = n_copies * question.stored_nbytes / BILLED_GB_NBYTES
-    n_requests = n * math.fsum(one.share * one.n_requests for one in reads)
-    nbytes = n * math.fsum(one.share * one.nbytes for one in reads)
     lines = {
-        "storage": stored_gb * prices.storage_per_gb_month,
-        "requests": prices.of_read(n_requests, 0.0),
-        "data out": prices.of_read(0.0, nbytes),
+        "storage": n_copies * question.stored_nbytes * prices.storage,
+        "requests": n * _mean(reads, "n_requests") * prices.get,
+        "data out": n * _mean(reads, "nbytes") * prices.out,
     }
     if question.asked.wait_usd_hour is not None:
-        hours = n * math.fsum(one.share * one.p50_s for one in reads) / 3600
-        lines["waiting"] = hours * question.asked.wait_usd_hour
+        lines["waiting"] = n * _mean(reads, "p50_s") / 3600 * question.asked.wait_usd_hour
     return lines
 
 
-def _count_samples(
-    question: Question, reads: Sequence[Forecast], cpu_s: float
-) -> tuple[float, str]:
+def _count_samples(question: Question, reads: Sequence[Forecast]) -> tuple[float, str]:
     """Predict the samples a second of all workers of a loader, and say what bounds them.
 
     A worker takes a batch after the other; they share the store, the machine's link and its cores.
     """
     asked, network = question.asked, network_of(get_profile(question.asked.profile))
-    n_requests = math.fsum(one.share * one.n_requests for one in reads)
-    nbytes = math.fsum(one.share * one.nbytes for one in reads)
-    link_nbytes_per_s = 1e6 * (asked.link_mb_per_s or math.inf)
+    link = min(network.aggregate_nbytes_per_s, 1e6 * (asked.link_mb_per_s or math.inf))
     bounds = {
-        "workers": asked.workers / math.fsum(one.share * one.p50_s for one in reads),
-        "requests of the store": network.requests_per_s / n_requests,
-        "link": min(network.aggregate_nbytes_per_s, link_nbytes_per_s) / nbytes,
-        "cores": asked.cores / max(cpu_s, 1e-12),
+        "workers": asked.workers / _mean(reads, "p50_s"),
+        "requests of the store": network.requests_per_s / _mean(reads, "n_requests"),
+        "link": link / _mean(reads, "nbytes"),
+        "cores": (asked.cores or 1) / max(_mean(reads, "cpu_s"), 1e-12),
     }
     what = min(bounds, key=bounds.__getitem__)
     return (asked.batch or 1) * bounds[what], what
@@ -406,35 +369,23 @@ def _expect_file(
     client: Client,
     access: Access,
     layout: Layout | None,
-) -> tuple[Forecast, float]:
-    """Predict an access to a file, which it opens first, by the engine of `advisors.hdf5`; and the time of one processor."""
-    from advisors.hdf5.prediction import predict  # here, as Zarr needs none of it
-
-    network, way = pattern.store.network, _find_way(client, pattern.store.n_connections)
+) -> Forecast:
+    """Predict an access to a file, which it opens first, by the engine of `advisors.hdf5`."""
+    network = pattern.store.network
     described, times = _describe_file(question, pattern, access, layout)
+    way = replace(client.way or DEFAULT, in_flight=pattern.store.n_connections)
     one = predict(way, described, network)
-    n_more = (one.n_requests - one.n_open_requests) * (times - 1)
     nbytes = one.nbytes * (1 if way.kind == "whole" else times)
-    p50_s = one.open_s + one.read_s * times
-    expected = Forecast(
+    p50_s, wanted = one.open_s + one.read_s * times, math.prod(access.extent) * pattern.itemsize
+    return Forecast(
         access.name,
-        1.0,
         p50_s,
         p50_s + network.first_byte_p95_s - network.first_byte_median_s,
-        one.n_requests + n_more,
+        one.n_requests + (one.n_requests - one.n_open_requests) * (times - 1),
         nbytes,
-        nbytes * question.store.compression_ratio / _wanted_nbytes(pattern, access),
+        nbytes * pattern.store.compression_ratio / (pattern.together * wanted),
+        described.decode_s * times,
     )
-    return expected, described.decode_s * times
-
-
-def _find_way(client: Client, in_flight: int) -> Way:
-    from advisors.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, Way
-
-    if client.kind in ("whole", "references"):
-        return Way(client.name, client.kind, in_flight=in_flight)
-    known = {"fsspec-readahead": DEFAULT, "fsspec-https": DEFAULT_HTTPS, "fsspec-tuned": BLOCKS}
-    return known[client.name]
 
 
 def _describe_file(
@@ -445,10 +396,8 @@ def _describe_file(
     Of chunks that are too many to list, some stand for all; one that is too large to hold is read
     in parts. What has no chunks is read in runs of neighbours.
     """
-    from advisors.hdf5.descriptions import describe_layout
-
-    array, asked, ratio = question.array, question.asked, question.store.compression_ratio
-    shape, lies = pattern.shape, array.lies
+    array, ratio, shape = question.array, question.store.compression_ratio, pattern.shape
+    lies = array.lies
     is_whole = access.extent == shape
     runs = shape if is_whole else (1,) * (len(shape) - 1) + shape[-1:]
     chunk = layout.chunk_shape if layout else runs
@@ -457,7 +406,7 @@ def _describe_file(
     mean = [min(n, 1 + (e - 1) / c) if e < size else n for size, c, e, n in pairs]
     counts = [math.floor(n + 0.5) for n in mean]
     ranges = [range((n - k) // 2, (n + k) // 2) for n, k in zip(grid, counts, strict=True)]
-    n_read = min(pattern.together, asked.arrays, _MOST_READ)
+    n_read = min(pattern.together, question.n_arrays, _MOST_READ)
     nbytes = float(math.prod(chunk) * pattern.itemsize)
     n_parts = max(1, math.ceil(nbytes / ratio / _MOST_NBYTES))
     nbytes /= n_parts
@@ -465,13 +414,15 @@ def _describe_file(
     places = itertools.islice(itertools.product(*ranges), most)
     chunks = [int(np.ravel_multi_index(place, grid)) for place in places]
     touched = [n * n_parts + i for n in chunks for i in range(min(n_parts, most))][:most]
-    n_variables = max(1, round(lies.file_nbytes * ratio / array.nbytes)) if lies else asked.arrays
+    n_variables = (
+        max(1, round(lies.file_nbytes * ratio / array.nbytes)) if lies else question.n_arrays
+    )
     described = describe_layout(
         n_chunks=math.prod(grid) * n_parts,
         chunk_nbytes=nbytes / ratio,
         n_variables=min(n_variables, _MOST_LISTED),
         n_read=n_read,
-        is_scattered=asked.is_scattered,
+        is_scattered=bool(question.asked.scattered),
         touched=touched,
         value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
     )

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import atexit
 import math
 import re
-import sys
-import threading
+import stat
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import h5py
 import numpy as np
+import obstore
+import obstore.store
+import zarr
+from zarr.storage import ObjectStore
 
 from advisors.decide.layouts import ArrayFacts, Layout
+from advisors.hdf5.files import Deadline, open_hdf5, open_source, walk
+from advisors.hdf5.inspection import record_reads
 from helpers.errors import UserError, cut, show
+from helpers.objectstore.locations import parse_location
+from helpers.objectstore.processes import deadline
 from helpers.redaction import redact
 
 _FILES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf")
-_OTHERS = re.compile(r"\.(tiff?|grib2?|grb2?|parquet|csv|zip|tar|gz|jp2|json|yaml|safe)$", re.I)
-_METADATA = {"zarr.json": 3, ".zmetadata": 2, ".zgroup": 2, ".zarray": 2, ".zattrs": 2}
+_METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
 _N_LISTED = 5  # arrays that a message names
 _FAR_APART = 1.5  # times as long as its chunks, from which a variable lies among others
 _METADATA_NBYTES = 8 * 2**20  # of an object of metadata at most: some thirty thousand arrays
@@ -32,6 +38,7 @@ _LISTED_S = 5  # that the datasets of a file are looked at
 _ALLOWED = "a Zarr store, or an HDF5 or netCDF-4 file, on disk, under s3:// or https://"
 # What libraries say, and what to do.
 _REASONS: Sequence[tuple[str, str]] = (
+    (r"signature not found", f"it is not HDF5; allowed: {_ALLOWED}"),
     (
         r"slow ?down|\b503\b|\b429\b|too many requests|reduce your request rate",
         "the store asks to wait (SlowDown); allowed: the same again in a minute",
@@ -41,6 +48,7 @@ _REASONS: Sequence[tuple[str, str]] = (
         "access is refused; allowed: credentials that may read it (AWS_ACCESS_KEY_ID and"
         " AWS_SECRET_ACCESS_KEY, a profile or a role), or a public dataset",
     ),
+    (r"not done in", "its metadata take too long; allowed: what is read in time"),
     (
         r"timed? ?out|connect|dns|resolve|unreachable|error sending request|endpoint",
         "its server does not answer; allowed: an address that this machine reaches",
@@ -53,52 +61,26 @@ def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFa
     """Read the metadata of an array, the largest unless it is named, and how well it compresses.
 
     Of a file, also where it lies, with as many others of its shape as are read together.
-
     What never ends, or is larger than metadata are, is given up.
     """
-    is_far = "://" in address
+    is_far, name = "://" in address, variable.strip("/")
     is_file = address.lower().partition("?")[0].endswith(_FILES)
     try:
-        if _OTHERS.search(address.rstrip("/")):
-            raise UserError(f"dataset: {address!r}: its format is not read; allowed: {_ALLOWED}")
-        if is_file or not (is_far or Path(address).is_dir()):
-            return _within(is_far, lambda: _read_hdf5(address, variable.strip("/"), together))
-        return _within(is_far, lambda: _read_zarr(address, variable.strip("/")))
+        with warnings.catch_warnings(action="ignore"):  # the store is another's, as it is
+            if is_file or not (is_far or Path(address).is_dir()):
+                return _read_hdf5(address, name, together)
+            with deadline(_FAR_S if is_far else _DISK_S):
+                return _read_zarr(address, name)
     except Exception as error:  # whatever its library makes of a store that is damaged or away
         cause = error.__cause__ if isinstance(error, UserError) else error
         text = " ".join(redact(str(cause)).split()) or type(cause).__name__
+        told = f"dataset: {cut(repr(redact(address)))}: "
         for pattern, reason in _REASONS:
             if cause and re.search(pattern, f"{type(cause).__name__} {text}", re.IGNORECASE):
-                raise UserError(f"dataset: {cut(repr(redact(address)))}: {reason}") from error
+                raise UserError(told + reason) from error
         if isinstance(error, UserError):
             raise
-        told = f"dataset: {cut(repr(redact(address)))}: it is not read ({cut(text)})"
-        raise UserError(f"{told}; allowed: {_ALLOWED}") from error
-
-
-def _within(is_far: bool, read: Callable[[], ArrayFacts]) -> ArrayFacts:
-    """Wait no longer than metadata may take for what another thread reads; it ends with the process."""
-    seconds, found = _FAR_S if is_far else _DISK_S, list[ArrayFacts | BaseException]()
-
-    def run() -> None:
-        try:
-            with warnings.catch_warnings(action="ignore"):  # the store is another's, as it is
-                found.append(read())
-        except BaseException as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not found:
-        if "zarr" in sys.modules:  # whose loop still runs, and would complain of its end
-            from zarr.core.sync import cleanup_resources
-
-            atexit.unregister(cleanup_resources)
-        raise UserError(f"dataset: its metadata take more than {seconds} s; allowed: less")
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    return found[0]
+        raise UserError(f"{told}it is not read ({cut(text)}); allowed: {_ALLOWED}") from error
 
 
 def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
@@ -124,12 +106,8 @@ def _find_alike(arrays: Iterable[ArrayFacts], first: ArrayFacts) -> list[str]:
 
 
 def _read_zarr(address: str, variable: str) -> ArrayFacts:
-    import obstore  # here, as numbers alone need no library of a format
-    import zarr
-    from zarr.storage import ObjectStore
-
     store = _open_store(address)
-    version = _find_version(store, variable)
+    version = _find_version(store, address)
     node = zarr.open(ObjectStore(store, read_only=True), mode="r", zarr_format=version)
     if isinstance(node, zarr.Array):
         found = {redact(address).rstrip("/").rpartition("/")[2]: node}
@@ -154,33 +132,25 @@ def _read_zarr(address: str, variable: str) -> ArrayFacts:
 
 def _open_store(address: str) -> Any:
     """Open a folder, a bucket or a web server, which is asked again only twice."""
-    import obstore.store
-
     patience: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
     if "://" not in address:
         return obstore.store.LocalStore(Path(address).resolve())
     if address.startswith(("http://", "https://")):
         options: Any = {"allow_http": True, "connect_timeout": "5 seconds", "timeout": "30 seconds"}
         return obstore.store.HTTPStore(address, client_options=options, retry_config=patience)
-    from helpers.objectstore.locations import parse_location
-
     return parse_location(address).obstore(patience)
 
 
-def _find_version(store: Any, variable: str) -> Literal[2, 3]:
-    """Find the version of Zarr by the names that it has, and refuse those that are no metadata to read.
-
-    zarr asks for several at once, and loses their errors. A pipe and a device have no bytes.
-    """
-    import obstore
-
-    version: Any = None
+def _find_version(store: Any, address: str) -> Literal[2, 3]:
+    """Refuse what has no metadata, or none to read; zarr asks for several at once, and loses their errors."""
     error: Exception = FileNotFoundError("no Zarr")
-    for name in [*_METADATA, *(f"{variable}/{one}" for one in _METADATA if variable)]:
-        if version == 3 and not name.endswith("zarr.json"):
-            continue
+    for name in _METADATA:
         try:
-            size = obstore.head(store, name)["size"]
+            if "://" in address:
+                size = obstore.head(store, name)["size"]
+            else:
+                found = (Path(address) / name).stat()  # of a pipe and a device none
+                size = found.st_size * stat.S_ISREG(found.st_mode)
         except FileNotFoundError:
             continue
         except Exception as refused:  # a bucket that may not be listed refuses what is not there
@@ -188,11 +158,9 @@ def _find_version(store: Any, variable: str) -> Literal[2, 3]:
             continue
         if not 0 < size <= _METADATA_NBYTES:
             allowed = f"a file of 1 to {_METADATA_NBYTES:,} bytes"
-            raise UserError(f"dataset: {cut(name)} is none to read; allowed: {allowed}")
-        version = version or _METADATA[name]
-    if version is None:
-        raise error
-    return 3 if version == 3 else 2
+            raise UserError(f"dataset: {name} is none to read; allowed: {allowed}")
+        return 3 if name == "zarr.json" else 2
+    raise error
 
 
 def _describe_zarr(name: str, array: Any) -> ArrayFacts:
@@ -210,25 +178,18 @@ def _describe_zarr(name: str, array: Any) -> ArrayFacts:
 
 
 def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
-
-    import h5py
-
-    from advisors.hdf5.files import Deadline, open_hdf5, open_source, walk
-    from advisors.hdf5.inspection import record_reads
-
     shown, found = cut(redact(address)), list[ArrayFacts]()
-    with open_source(address) as file:
+    with open_source(address, _FAR_S) as file:
         if file.read(3) == b"CDF":
-            raise UserError(
-                f"dataset: {shown} is netCDF-3, which has no chunks; allowed: {_ALLOWED}"
-            )
+            told = f"{shown} is netCDF-3, which has no chunks"
+            raise UserError(f"dataset: {told}; allowed: {_ALLOWED}")
         file.seek(0)
         with open_hdf5(file, shown) as root:
-            for path, one in walk(root, deadline := Deadline(_LISTED_S)):
+            for path, one in walk(root, limit := Deadline(_LISTED_S)):
                 if isinstance(one, h5py.h5d.DatasetID):
                     with suppress(TypeError):  # of a type that numpy lacks
                         found.append(_describe_hdf5(path.strip("/"), h5py.Dataset(one)))
-            if deadline.n_left_out and variable not in {one.variable for one in found}:
+            if limit.n_left_out and variable not in {one.variable for one in found}:
                 if variable not in root:
                     told = f"{shown} has more datasets than are looked at in {_LISTED_S} s"
                     raise UserError(f"dataset: {told}; allowed: one that --variable names")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from helpers.arrays.chunks import Shape, count_chunks, expected_touched
 from helpers.errors import UserError
 from helpers.models.access import IoCounts, Store, access_seconds
-from helpers.prices import BILLED_GB_NBYTES
 
 if TYPE_CHECKING:
     from advisors.hdf5.inspection import FileLayout
@@ -30,7 +29,6 @@ MODEL_ERROR = 0.03
 """How far predicted times of near shapes err next to one another, relative."""
 
 _LARGEST = 2**31 - 1  # bytes of a chunk that codecs take
-_LONG = 2**31  # elements of a dimension whose square is beyond 64 bits
 _INDEX_NBYTES = 16  # of a shard's index, for each of its chunks
 _N_CANDIDATES = 150_000  # at most; some 0.2 s
 _PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)  # into which an axis is cut evenly
@@ -90,9 +88,15 @@ class ArrayFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a layout must respect."""
+class AccessPattern:
+    """An array, the accesses to it, how often each happens, what it is read from, and its bounds."""
 
+    shape: Shape  # elements of the array for each dimension
+    itemsize: int  # bytes of an element, at least 1
+    accesses: Sequence[Access]  # one or more, none larger than the array
+    weights: Sequence[float]  # how often each happens, in any unit; their sum is above 0
+    store: Store  # what an access meets
+    together: int = 1  # boxes that a program asks for at once: a batch, or variables of a file
     min_chunk_nbytes: int = 1  # of a chunk in the array; a small array's own bytes are enough
     max_chunk_nbytes: int = 100_000_000
     max_objects: int = 1_000_000  # of the array; with more chunks than that it is sharded
@@ -100,19 +104,6 @@ class Bounds:
     # axis along which the array grows, and by how many elements at once
     append: tuple[int, int] | None = None
     max_rewritten_nbytes: float = APPEND_NBYTES  # stored, by an append
-
-
-@dataclass(frozen=True, slots=True)
-class AccessPattern:
-    """An array, the accesses to it, how often each happens, and what it is read from."""
-
-    shape: Shape  # elements of the array for each dimension
-    itemsize: int  # bytes of an element, at least 1
-    accesses: Sequence[Access]  # one or more, none larger than the array
-    weights: Sequence[float]  # how often each happens, in any unit; their sum is above 0
-    store: Store  # what an access meets
-    bounds: Bounds = field(default_factory=Bounds)
-    together: int = 1  # boxes that a program asks for at once: a batch, or variables of a file
 
     @property
     def shares(self) -> Floats:
@@ -128,96 +119,86 @@ class AccessPattern:
     @property
     def max_nbytes(self) -> int:
         """Bytes of a chunk at most: as bound, and as many at once as fit in memory."""
-        at_once = self.bounds.memory_nbytes // self.store.n_connections
-        return max(self.itemsize, min(self.bounds.max_chunk_nbytes, at_once, _LARGEST))
+        at_once = self.memory_nbytes // self.store.n_connections
+        return max(self.itemsize, min(self.max_chunk_nbytes, at_once, _LARGEST))
 
     @property
     def min_nbytes(self) -> int:
         """Bytes of a chunk at least: as bound, but no more than the array or the most allowed."""
-        return min(self.bounds.min_chunk_nbytes, self.max_nbytes // 2, self.nbytes)
+        return min(self.min_chunk_nbytes, self.max_nbytes // 2, self.nbytes)
 
     def grows(self, column: int) -> bool:
         """Whether appends make the array longer along an axis."""
-        return self.bounds.append is not None and self.bounds.append[0] == column
+        return self.append is not None and self.append[0] == column
 
     def allows(self, column: int, extents: Any) -> Any:
         """Whether an append rewrites no more than it may of objects so long along an axis."""
-        is_little = rewritten_nbytes(self, extents) <= self.bounds.max_rewritten_nbytes
+        is_little = rewritten_nbytes(self, extents) <= self.max_rewritten_nbytes
         return is_little | (not self.grows(column))
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What storing and reading costs, in USD; a GB is billed as 2^30 bytes."""
+class Prices(NamedTuple):
+    """What storing and reading costs, in USD."""
 
-    storage_per_gb_month: float  # of keeping a GB for a month
-    get_per_1000: float = 0.0  # of a thousand requests
-    egress_per_gb: float = 0.0  # of reading a GB out of the region
-
-    def of_read(self, n_requests: Any, nbytes: Any) -> Any:
-        """Price reads: the one price of a read.
-
-        Examples
-        --------
-        >>> round(Prices(0.023, get_per_1000=0.4, egress_per_gb=0.09).of_read(1000, 2**30), 2)
-        0.49
-        """
-        per_nbyte = self.egress_per_gb / BILLED_GB_NBYTES
-        return n_requests * (self.get_per_1000 / 1000) + nbytes * per_nbyte
+    storage: float  # of a byte that is kept for a month
+    get: float  # of a request
+    out: float  # of a byte that leaves the region
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What one access asks of a store: expected chunks, after the indices of their shards."""
+class Forecast:
+    """What to expect of one access: of an array that is open, or of a file that is not."""
 
-    n_chunks: float
-    chunk_nbytes: float  # of each in the array
-    stored_nbytes: float  # of all of them, in the store
-    n_indices: float = 0.0  # of shards
-    index_nbytes: float = 0.0  # of each
-    in_turn: float = 1.0  # requests for each chunk, one after the other
-
-    @property
-    def n_requests(self) -> float:
-        """Requests in all."""
-        return self.n_chunks * self.in_turn + self.n_indices
-
-    @property
-    def nbytes(self) -> float:
-        """Bytes over the wire."""
-        return self.stored_nbytes + self.n_indices * self.index_nbytes
-
-    def seconds(self, store: Store, quantile: float = 0.5) -> float:
-        """Predict a quantile of the time: that of the indices, and then that of the chunks."""
-        n, stored_nbytes = self.n_chunks, max(self.stored_nbytes / self.n_chunks, 1e-9)
-        counts = IoCounts(n, self.chunk_nbytes, 0.0, n * self.in_turn, stored_nbytes)
-        found = float(access_seconds(store, counts, quantile=quantile))
-        if self.n_indices:
-            bare = replace(store, start_s=0.0, chunk_s=0.0, decode_s_per_nbyte=0.0)
-            index = IoCounts(self.n_indices, 0.0, stored_nbytes=max(self.index_nbytes, 1e-9))
-            found += float(access_seconds(bare, index))  # the tail of one wave is enough
-        return found
+    access: str
+    p50_s: float
+    p95_s: float
+    n_requests: float
+    nbytes: float  # over the wire
+    over_read: float  # bytes that are decoded for each byte that is asked
+    cpu_s: float  # of one processor
+    share: float = 1.0  # of all accesses
 
 
-def ask_layout(
-    pattern: AccessPattern, access: Access, layout: Layout, *, in_turn: float = 1.0
-) -> Asked:
-    """Expect what an access asks of chunks, or of shards: an index each, then a request a chunk.
+def expect(
+    pattern: AccessPattern,
+    access: Access,
+    layout: Layout,
+    *,
+    in_turn: float = 1.0,
+    n_cores: int = 1,
+) -> Forecast:
+    """Expect what an access asks of chunks, or of shards, whose indices come first, and how long it takes.
 
     zarr joins chunks that are near one another in a shard, so it makes no more requests than this.
+    `in_turn` requests bring a chunk, one after the other; `n_cores` share what the store decodes.
     """
+    store, wanted = pattern.store, pattern.together * math.prod(access.extent) * pattern.itemsize
 
-    def expect(shape: Shape) -> float:
-        shapes = np.asarray([shape], np.int64)
-        return pattern.together * float(touched_chunks(pattern, access, shapes)[0])
+    def touch(shape: Shape) -> float:
+        return pattern.together * float(touched_chunks(pattern, access, np.asarray([shape]))[0])
 
-    nbytes, n = float(math.prod(layout.chunk_shape) * pattern.itemsize), expect(layout.chunk_shape)
-    plain = Asked(n, nbytes, n * (nbytes / pattern.store.compression_ratio), in_turn=in_turn)
-    if layout.shard_shape is None:
-        return plain
-    n_held = math.prod(layout.shard_shape) // math.prod(layout.chunk_shape)
-    n_indices = expect(layout.shard_shape)
-    return replace(plain, n_indices=n_indices, index_nbytes=_INDEX_NBYTES * n_held)
+    n, nbytes = touch(layout.chunk_shape), float(math.prod(layout.chunk_shape) * pattern.itemsize)
+    stored_nbytes = nbytes / store.compression_ratio
+    counts = IoCounts(n, nbytes, 0.0, n * in_turn, max(stored_nbytes, 1e-9))
+    n_indices, index_nbytes, index_s = 0.0, 0.0, 0.0
+    if layout.shard_shape:
+        n_indices = touch(layout.shard_shape)
+        n_held = math.prod(layout.shard_shape) // math.prod(layout.chunk_shape)
+        index_nbytes = float(_INDEX_NBYTES * n_held)
+        bare = replace(store, start_s=0.0, chunk_s=0.0, decode_s_per_nbyte=0.0)
+        index_s = float(access_seconds(bare, IoCounts(n_indices, 0.0, stored_nbytes=index_nbytes)))
+    # of the indices the tail of one wave is enough
+    p50_s, p95_s = (float(access_seconds(store, counts, quantile=q)) + index_s for q in (0.5, 0.95))
+    moved_nbytes = n * stored_nbytes + n_indices * index_nbytes
+    return Forecast(
+        access.name,
+        p50_s,
+        p95_s,
+        n * in_turn + n_indices,
+        moved_nbytes,
+        max(n * nbytes, moved_nbytes) / wanted,
+        n * (store.chunk_s + nbytes * store.decode_s_per_nbyte * n_cores),
+    )
 
 
 def chunk_nbytes(pattern: AccessPattern, shapes: Shapes) -> Floats:
@@ -233,14 +214,13 @@ def rewritten_nbytes(pattern: AccessPattern, extents: Any) -> Any:
 
     Examples
     --------
-    >>> bounds = Bounds(append=(0, 24))
-    >>> pattern = AccessPattern((100, 5), 1, [], [], Store(), bounds)
+    >>> pattern = AccessPattern((100, 5), 1, [], [], Store(), append=(0, 24))
     >>> [int(rewritten_nbytes(pattern, extent)) for extent in (1, 24, 48, 30)]
     [0, 0, 120, 120]
     """
-    if pattern.bounds.append is None:
+    if pattern.append is None:
         return np.zeros(np.shape(extents))
-    axis, steps = pattern.bounds.append
+    axis, steps = pattern.append
     slab_nbytes = pattern.nbytes / pattern.shape[axis] / pattern.store.compression_ratio
     return slab_nbytes * (extents - np.gcd(extents, steps))
 
@@ -261,17 +241,14 @@ def touched_runs(pattern: AccessPattern, access: Access, shapes: Shapes) -> Floa
 
 
 def _touched_each(pattern: AccessPattern, access: Access, shapes: Shapes) -> Iterator[Floats]:
-    """Expect the chunks touched in each dimension."""
+    """Expect the chunks touched in each dimension; whole numbers of Python, whose squares have no end."""
     count = aligned_touched if access.is_aligned else expected_touched
     for extent, n, column in zip(access.extent, pattern.shape, shapes.T, strict=True):
         chunks, at = np.unique(column, return_inverse=True)
-        if n >= _LONG:  # squares would not fit in 64 bits: whole numbers of Python do
-            yield np.asarray([count(extent, int(c), n) for c in chunks], np.float64)[at]
-        else:
-            yield np.asarray(count(extent, chunks, n), np.float64)[at]
+        yield np.asarray([count(extent, int(c), n) for c in chunks], np.float64)[at]
 
 
-def aligned_touched(extent: int, chunk_extent: Any, n: int) -> Any:
+def aligned_touched(extent: int, chunk_extent: int, n: int) -> float:
     """Compute how many chunks a range touches on average that starts at a multiple of its length.
 
     A range has a border of chunks inside it for each multiple of the chunk that is none of its
@@ -281,14 +258,12 @@ def aligned_touched(extent: int, chunk_extent: Any, n: int) -> Any:
     --------
     Tiles of 4 in chunks of 6: of three, the second lies across a border.
 
-    >>> round(float(aligned_touched(4, 6, 12)), 3)
+    >>> round(aligned_touched(4, 6, 12), 3)
     1.333
     """
     n_ranges = n // extent
     last = n_ranges * extent - 1
-    is_one = isinstance(chunk_extent, int)
-    common = math.lcm(extent, chunk_extent) if is_one else np.lcm(extent, chunk_extent)
-    return 1 + (last // chunk_extent - last // common) / n_ranges
+    return 1 + (last // chunk_extent - last // math.lcm(extent, chunk_extent)) / n_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,9 +288,9 @@ class Grid:
         return Grid(self.pattern, self.shapes[rows], self.touched[rows], self.seconds[rows])
 
     @property
-    def is_plain(self) -> NDArray[np.bool_]:
-        """Tell which shapes have no more objects than allowed."""
-        return _count_objects(self.pattern, self.shapes) <= self.pattern.bounds.max_objects
+    def plain(self) -> Grid:
+        """Shapes that have no more objects than allowed."""
+        return self.take(_count_objects(self.pattern, self.shapes) <= self.pattern.max_objects)
 
 
 def make_grid(pattern: AccessPattern) -> Grid:
@@ -341,8 +316,8 @@ def best_layout(pattern: AccessPattern) -> Layout:
     Lines alone, at a cost a chunk: a chunk is a line, or as long as it may be.
 
     >>> store = Store(chunk_s=0.01, decode_s_per_nbyte=1e-6)
-    >>> lines, bounds = [Access("line", (1000, 1))], Bounds(max_chunk_nbytes=500)
-    >>> best_layout(AccessPattern((1000, 50), 1, lines, [1], store, bounds))
+    >>> lines = [Access("line", (1000, 1))]
+    >>> best_layout(AccessPattern((1000, 50), 1, lines, [1], store, max_chunk_nbytes=500))
     Layout(chunk_shape=(500, 1), shard_shape=None)
     """
     return best_of(make_grid(pattern))
@@ -350,39 +325,33 @@ def best_layout(pattern: AccessPattern) -> Layout:
 
 def best_of(grid: Grid) -> Layout:
     """Choose the layout of a grid as `best_layout` does."""
-    if (found := _find_best(grid)) is None:
-        more = ", or appends of more steps at once" if grid.pattern.bounds.append else ""
-        most = grid.pattern.bounds.max_objects
-        raise UserError(f"max-objects: {most} an array; allowed: more{more}")
-    return found
-
-
-def _find_best(grid: Grid) -> Layout | None:
-    """Choose a layout; None where all have too many objects."""
-    pattern, is_plain, found = grid.pattern, grid.is_plain, list[Layout]()
-    if is_plain.any():
-        found.append(Layout(_choose(grid.take(is_plain))))
-    if not is_plain.all():
+    pattern, plain, found = grid.pattern, grid.plain, list[Layout]()
+    if len(plain.shapes):
+        found.append(Layout(_choose(plain)))
+    if len(plain.shapes) < len(grid.shapes):
         found += _shard(pattern, _choose(grid))
+    if not found:
+        more = ", or appends of more steps at once" if pattern.append else ""
+        raise UserError(f"max-objects: {pattern.max_objects} an array; allowed: more{more}")
     scores = [score(pattern, layout) for layout in found]
-    most = _SHARD_WORTH * min(scores, default=0.0)
-    return next((one for one, s in zip(found, scores, strict=True) if s <= most), None)
+    return next(
+        one for one, s in zip(found, scores, strict=True) if s <= _SHARD_WORTH * min(scores)
+    )
 
 
 def score(pattern: AccessPattern, layout: Layout) -> float:
     """Predict the seconds of a read of a layout, as the pattern weighs them."""
-    asked = [ask_layout(pattern, each, layout) for each in pattern.accesses]
-    return float(np.asarray([one.seconds(pattern.store) for one in asked]) @ pattern.shares)
+    seconds = [expect(pattern, access, layout).p50_s for access in pattern.accesses]
+    return float(np.asarray(seconds) @ pattern.shares)
 
 
 def cheapest_of(grid: Grid, prices: Prices) -> Layout:
     """Choose the layout whose reads cost least in requests and bytes; of equals the fastest."""
-    plain = grid.take(grid.is_plain)
+    plain, pattern = grid.plain, grid.pattern
     if not len(plain.shapes):
         return best_of(grid)
-    n = grid.pattern.together * plain.touched
-    stored = chunk_nbytes(grid.pattern, plain.shapes) / grid.pattern.store.compression_ratio
-    usd = prices.of_read(n, n * stored[:, None]) @ grid.pattern.shares
+    stored = chunk_nbytes(pattern, plain.shapes) / pattern.store.compression_ratio
+    usd = (plain.touched @ pattern.shares) * (prices.get + prices.out * stored)
     return Layout(_choose(plain.take(usd <= usd.min() * (1 + MODEL_ERROR))))
 
 
@@ -391,13 +360,12 @@ def best_copies(grid: Grid) -> tuple[tuple[Layout, Layout], tuple[Shape, Shape]]
 
     Each may rewrite half of what an append may.
     """
-    n, bounds = len(grid.pattern.accesses), grid.pattern.bounds
+    n, pattern = len(grid.pattern.accesses), grid.pattern
     if not 2 <= n <= _MOST_SPLIT:
         return None
-    if bounds.append:
-        axis, half = bounds.append[0], bounds.max_rewritten_nbytes / 2
-        bounds = replace(bounds, max_rewritten_nbytes=half)
-        grid = replace(grid, pattern=replace(grid.pattern, bounds=bounds))
+    if pattern.append:
+        axis, half = pattern.append[0], pattern.max_rewritten_nbytes / 2
+        grid = replace(grid, pattern=replace(pattern, max_rewritten_nbytes=half))
         grid = grid.take(grid.pattern.allows(axis, grid.shapes[:, axis]))
     seconds = grid.seconds * grid.pattern.shares
 
@@ -409,8 +377,11 @@ def best_copies(grid: Grid) -> tuple[tuple[Layout, Layout], tuple[Shape, Shape]]
         for bits in range(1, 2 ** (n - 1))
     ]
     ours, theirs = min(splits, key=lambda split: sum(map(total, split)))
-    one, two = (_find_best(grid.restrict(group)) for group in (ours, theirs))
-    return ((one, two), (ours, theirs)) if one and two else None
+    try:
+        one, two = (best_of(grid.restrict(group)) for group in (ours, theirs))
+    except UserError:
+        return None  # a copy has too many objects
+    return (one, two), (ours, theirs)
 
 
 def _list_candidates(pattern: AccessPattern) -> Shapes:
@@ -440,10 +411,10 @@ def _list_extents(pattern: AccessPattern, column: int, step: int) -> list[int]:
     of which it would rewrite too much.
     """
     n, own = pattern.shape[column], {access.extent[column] for access in pattern.accesses}
-    if pattern.bounds.append and pattern.grows(column):
-        steps = pattern.bounds.append[1]
+    if pattern.append and pattern.grows(column):
+        steps = pattern.append[1]
         each_nbytes = max(1.0, float(rewritten_nbytes(pattern, 2 * steps)))
-        most = 1 + int(pattern.bounds.max_rewritten_nbytes // each_nbytes)
+        most = 1 + int(pattern.max_rewritten_nbytes // each_nbytes)
         own |= {min(steps, n), min(steps * most, n)}
     base, factors = max(2, step), (1, 3) if step == 1 else (1,)
     found = {n} | own | {f * base**k for k in range(n.bit_length()) for f in factors}
@@ -490,7 +461,7 @@ def _shard(pattern: AccessPattern, chunk: Shape) -> list[Layout]:
         grids.append([e for e in extents if e == c or pattern.allows(column, e)])
     shards = np.asarray([*itertools.product(*grids)], np.int64)
     nbytes = chunk_nbytes(pattern, shards)
-    few = _count_objects(pattern, shards) <= pattern.bounds.max_objects
+    few = _count_objects(pattern, shards) <= pattern.max_objects
     fits = few & (nbytes >= _SHARD_NBYTES[0]) & (nbytes <= _SHARD_NBYTES[1])
     shards = shards[fits if fits.any() else few & (nbytes <= 10 * _SHARD_NBYTES[1])]
     touched = [touched_chunks(pattern, each, shards) for each in pattern.accesses]

@@ -3,109 +3,191 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import (  # fmt: skip
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
-from advisors.decide.layouts import Access, AccessPattern, ArrayFacts, Bounds, Layout, Prices
+from advisors.decide.layouts import Access, AccessPattern, ArrayFacts, Layout, Prices
 from helpers.arrays.chunks import Shape
-from helpers.errors import UserError, show
+from helpers.errors import UserError, explain, show
 from helpers.models.access import Store
 from helpers.netem.profiles import get_profile, network_of
-from helpers.prices import find_price
+from helpers.prices import BILLED_GB_NBYTES, find_price
 from helpers.redaction import redact
 
 _CHUNK_MS, _DECODE_MB_PER_S = 0.5, 500.0  # of a processor, where no calibration tells
 _MIN_CHUNK_NBYTES = 1_000_000  # of a chunk in the array, as Zarr's guide advises
 _LINK_MB_PER_S = 1250.0  # of a machine that trains, where nobody says: 10 Gbit/s
 _SECONDS_A_MONTH = 30 * 24 * 3600
-_MOST_LONG, _MOST = 8, 32  # dimensions of more than one element, and in all
-_LONGEST = 2**53  # elements of a dimension up to which floats count without error
+_MOST_DIMENSIONS = 8
 _LARGEST = 2**62  # bytes of an array up to which whole numbers of 64 bits count
-# Numbers of the command line: least and most. Beyond lies nothing that is built, and no float.
-_WITHIN = {
-    **dict.fromkeys(("in_flight", "cores", "arrays", "together", "batch", "workers"), (1, 10**6)),
-    "prefetch": (1, 10**6),
-    "max_objects": (1, 10**15),
-    "memory": (1e-9, 1e9),
-    "compression": (1e-3, 1e6),
-    "link_mb_per_s": (1e-3, 1e7),
-    "reads_per_month": (0, 1e15),
-    "wait_usd_hour": (0, 1e9),
-    "budget_usd_month": (1e-6, 1e15),
-    "per_second": (1e-6, 1e9),
-}
 _LEAST_SHARE, _MOST_SHARE = 1e-9, 1e9
 _OUTSIDE = ("other-region", "wide-area")  # profiles under which bytes leave the region
-_NAMES = {"dtype": "type"}  # of options that Python calls otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What was typed, in the words of the options, checked and with defaults."""
+def _check_type(name: str) -> str:
+    """Refuse a type of an element that is none, or has no fixed size."""
+    try:
+        found = np.dtype(name)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise ValueError("a numpy type such as float32") from error
+    if found.hasobject or not 0 < found.itemsize <= 2**20:
+        raise ValueError("a type of fixed size, such as float32")
+    return name
 
-    accesses: tuple[Access, ...]
-    shares: tuple[float, ...]
-    address: str = ""  # of the dataset; empty where numbers stand for it
-    profile: str = "in-region"
-    in_flight: int = 64  # requests of a client that is told how many
-    cores: int = 2  # of the machine, that decode
-    link_mb_per_s: float | None = None  # of the machine
-    memory: float = 8.0  # GB, of a reader
-    arrays: int = 1  # of this shape, in the store or file
-    together: int = 1  # of them that are read at once
-    max_objects: int = 100_000  # of all arrays
-    append: tuple[int, int] | None = None  # axis, and steps of an append
-    keep: str = "nothing"
-    is_scattered: bool = False  # whether the chunks of a file's variables lie among one another
-    reads_per_month: float = 10_000.0  # of all kinds
-    per_second: float | None = None  # reads of a service
-    wait_usd_hour: float | None = None
-    budget_usd_month: float | None = None
-    batch: int | None = None  # boxes that a loader asks for at once; None where none loads
-    workers: int = 1  # its processes, which read a batch each
-    prefetch: int = 2  # batches that each of them has ready
+
+# up to 2^53 floats count without error
+_Extent = Annotated[int, Field(ge=1, le=2**53)]
+_Split = BeforeValidator(lambda text: text.split(",") if isinstance(text, str) else text)
+Extents = Annotated[tuple[_Extent, ...], Field(max_length=_MOST_DIMENSIONS), _Split]
+Count = Annotated[int, Field(ge=1, le=10**6)]
+
+
+def _option(title: str | None, text: str, *, default: Any = None, **bounds: Any) -> Any:
+    """Declare an option: how its value is called, what it is, and its bounds."""
+    return Field(default, title=title, description=text, **bounds)
+
+
+class Asked(BaseModel):
+    """What was typed: each field is an option of the command; what is None follows from the array."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-")
+    )
+
+    variable: str = _option("NAME", "Array of DATASET; the largest by default.", default="")
+    shape: Extents | None = _option("N,N,N", "Without DATASET: elements for each dimension.")
+    type: Annotated[str, AfterValidator(_check_type)] = _option("TYPE", "Without DATASET; float32 by default.", default="float32")  # fmt: skip
+    format: Literal["zarr", "hdf5"] = _option("[zarr|hdf5]", "What is there, with --chunks.", default="zarr")  # fmt: skip
+    chunks: Extents | None = _option("N,N,N", "Without DATASET: chunks that are there.")
+    shards: Extents | None = _option("N,N,N", "And shards.")
+    access: str = _option("WHAT:SHARE,...", "series, map, whole, 365x10x10, 1x256x256@aligned.", default="series:0.5,map:0.5")  # fmt: skip
+    keep: Literal["nothing", "one-copy", "format", "bytes"] = _option("[nothing|one-copy|format|bytes]", "What must stay.", default="nothing")  # fmt: skip
+    append: str | None = _option("AXIS:STEPS", "How it grows, as time:24.")
+    profile: str = _option("NAME|FILE", "Network [in-region].", default="in-region")
+    compression: float | None = _option("X", "Array bytes over stored bytes.", ge=1e-3, le=1e6)
+    arrays: Count | None = _option("N", "Arrays of this shape [1].")
+    together: Count = _option("N", "Arrays of a file read at once [1].", default=1)
+    scattered: bool | None = _option(None, "How a file's variables lie: as appended in turn, or each alone.")  # fmt: skip
+    max_objects: int = _option("N", "Of all arrays [100000].", default=100_000, ge=1, le=10**15)
+    in_flight: Count = _option("N", "Requests at once [64].", default=64)
+    memory: float = _option("GB", "Of the reader [8].", default=8.0, ge=1e-9, le=1e9)
+    cores: Count | None = _option("N", "Of the machine [2; a loader's processes].")
+    link_mb_per_s: float | None = _option("MB", "Of the machine [a loader: 1250].", ge=1e-3, le=1e7)
+    reads_per_month: float = _option("N", "Of all kinds [10000].", default=10_000.0, ge=0, le=1e15)
+    per_second: float | None = _option("N", "Reads of a service, as of tiles.", ge=1e-6, le=1e9)
+    wait_usd_hour: float | None = _option("USD", "Price of an hour of waiting.", ge=0, le=1e9)
+    budget_usd_month: float | None = _option("USD", "Most that a month may cost.", ge=1e-6, le=1e15)
+    batch: Count | None = _option("N", "A loader's boxes in a batch;")
+    workers: Count = _option("N", "its processes [1],", default=1)
+    prefetch: Count = _option("N", "and batches each has ready [2].", default=2)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for name, other in _WITH.items():
+            if name in self.model_fields_set and other not in self.model_fields_set:
+                raise _refuse(name, getattr(self, name), f"with --{other}")
+        if {"per_second", "reads_per_month"} <= self.model_fields_set:
+            raise _refuse("reads-per-month", self.reads_per_month, "without --per-second")
+        return self
+
+
+_WITH = {"format": "chunks", "shards": "chunks", "workers": "batch", "prefetch": "batch"}
+_OF_NUMBERS = ("shape", "type", "format", "chunks", "shards")  # what a dataset tells itself
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is to be decided, checked."""
 
-    asked: Asked
+    asked: Asked  # with all that follows from the array
+    address: str  # of the dataset; empty where numbers stand for it
     array: ArrayFacts
-    store: Store  # what one reader meets
+    pattern: AccessPattern  # as the search takes it, with rounded shares
+    shares: tuple[float, ...]  # of the accesses
+
+    @property
+    def store(self) -> Store:
+        """What one reader meets."""
+        return self.pattern.store
+
+    @property
+    def n_arrays(self) -> int:
+        """Arrays of this shape."""
+        return self.asked.arrays or 1
+
+    @property
+    def n_cores(self) -> int:
+        """Cores of a reader."""
+        return max(1, (self.asked.cores or 1) // self.asked.workers)
 
     @property
     def stored_nbytes(self) -> float:
         """Bytes stored of all arrays, once."""
-        return self.asked.arrays * self.array.nbytes / self.store.compression_ratio
-
-    def pattern(self, *, in_flight: int | None = None) -> AccessPattern:
-        """Describe the problem as the search for chunk shapes takes it."""
-        asked = self.asked
-        bounds = Bounds(
-            _MIN_CHUNK_NBYTES,
-            max_objects=max(1, asked.max_objects // asked.arrays),
-            memory_nbytes=int(asked.memory * 1e9),
-            append=asked.append,
-        )
-        return AccessPattern(
-            self.array.shape,
-            self.array.dtype.itemsize,
-            asked.accesses,
-            _round_shares(asked.shares),
-            replace(self.store, n_connections=in_flight or asked.in_flight),
-            bounds,
-            together=asked.batch or asked.together,
-        )
+        return self.n_arrays * self.array.nbytes / self.store.compression_ratio
 
     def prices(self) -> Prices:
-        """Look up what storing and reading costs over this network."""
+        """Look up what storing and reading costs over this network; a GB is billed as 2^30 bytes."""
         items = ("store_gb_month", "store_gets_1e3", "data_out_gb")
         storage, get, out = (float(find_price(item).value or 0.0) for item in items)
-        return Prices(storage, get, out if self.asked.profile.startswith(_OUTSIDE) else 0.0)
+        leaves = self.asked.profile.startswith(_OUTSIDE)
+        return Prices(storage / BILLED_GB_NBYTES, get / 1000, leaves * out / BILLED_GB_NBYTES)
+
+
+def _refuse(name: str, value: object, allowed: object) -> UserError:
+    """Say of an option what it was and what is allowed."""
+    return UserError(f"{name}: {show(value)}; allowed: {allowed}")
+
+
+def ask(address: str | None = None, **options: Any) -> Question:
+    """Read a question from a command's options; what is None is not told."""
+    told = {name.replace("_", "-"): one for name, one in options.items() if one is not None}
+    try:
+        asked = Asked(**told)
+    except ValidationError as error:
+        raise UserError(explain(error, depth=1)) from error
+    array = _read_array(address, asked)
+    if asked.keep in ("format", "bytes") and array.format == "none":
+        raise _refuse("keep", asked.keep, "of a DATASET, or with --chunks")
+    n_arrays = asked.arrays or array.n_alike
+    follows: dict[str, Any] = {"arrays": n_arrays, "cores": asked.cores or 2}
+    if asked.batch:  # a machine that trains has a core for each process, and one link
+        follows["cores"] = asked.cores or asked.workers
+        follows["link_mb_per_s"] = asked.link_mb_per_s or _LINK_MB_PER_S
+    if asked.per_second:
+        follows["reads_per_month"] = asked.per_second * _SECONDS_A_MONTH
+    if asked.scattered is None:
+        is_known = array.is_scattered is not None
+        follows["scattered"] = array.is_scattered if is_known else n_arrays > 1
+    asked = asked.model_copy(update=follows)
+    least_gb = asked.in_flight * array.dtype.itemsize / 1e9
+    if asked.memory < least_gb:
+        raise _refuse("memory", asked.memory, f"at least {least_gb:g} GB")
+    accesses, shares = _read_accesses(asked.access, array)
+    pattern = AccessPattern(
+        array.shape,
+        array.dtype.itemsize,
+        accesses,
+        _round_shares(shares),
+        _make_store(asked, asked.compression or array.compression or 1.0),
+        together=asked.batch or asked.together,
+        min_chunk_nbytes=_MIN_CHUNK_NBYTES,
+        max_objects=max(1, asked.max_objects // n_arrays),
+        memory_nbytes=int(asked.memory * 1e9),
+        append=_read_append(asked.append, array) if asked.append else None,
+    )
+    return Question(asked, redact(address or ""), array, pattern, shares)
 
 
 def _round_shares(shares: Sequence[float]) -> tuple[float, ...]:
@@ -119,55 +201,17 @@ def _round_shares(shares: Sequence[float]) -> tuple[float, ...]:
     return tuple(math.floor(20 * s + 0.5) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares)
 
 
-def _refuse(name: str, value: object, allowed: object) -> UserError:
-    """Say of an option what it was and what is allowed."""
-    option = _NAMES.get(name, name).replace("_", "-")
-    return UserError(f"{option}: {value}; allowed: {allowed}")
-
-
-def ask(address: str | None = None, options: Mapping[str, Any] | None = None) -> Question:
-    """Read a question from a command's options; what is None is not told."""
-    told = {name: value for name, value in (options or {}).items() if value is not None}
-    get_profile(told.get("profile", "in-region"))
-    for name, (least, most) in _WITHIN.items():
-        if name in told and not least <= told[name] <= most:
-            raise _refuse(name, f"{told[name]:g}", f"{least:g} to {most:g}")
-    array = _read_array(address, told)
-    if told.get("keep") in ("format", "bytes") and array.format == "none":
-        raise _refuse("keep", told["keep"], "of a DATASET, or with --chunks")
-    if "batch" not in told and (alone := {"workers", "prefetch"} & told.keys()):
-        raise _refuse(name := min(alone), told[name], "with --batch")
-    if "per_second" in told:
-        if "reads_per_month" in told:
-            raise _refuse("reads-per-month", f"{told['reads_per_month']:g}", "without --per-second")
-        told["reads_per_month"] = told["per_second"] * _SECONDS_A_MONTH
-    if "batch" in told:  # a machine that trains has a core for each process, and one link
-        told = {"cores": told.get("workers", 1), "link_mb_per_s": _LINK_MB_PER_S, **told}
-    accesses, shares = _read_accesses(told.pop("access", "series:0.5,map:0.5"), array)
-    told = {"arrays": array.n_alike, **told, "address": redact(address) if address else ""}
-    is_scattered = array.is_scattered if array.is_scattered is not None else told["arrays"] > 1
-    told.setdefault("is_scattered", is_scattered)
-    told["append"] = _read_append(told["append"], array) if "append" in told else None
-    known = {each.name for each in fields(Asked)}
-    asked = Asked(accesses, shares, **{name: told[name] for name in told.keys() & known})
-    least_gb = asked.in_flight * array.dtype.itemsize / 1e9
-    if asked.memory < least_gb:
-        raise _refuse("memory", f"{asked.memory:g}", f"at least {least_gb:g} GB")
-    return Question(asked, array, _make_store(asked, told.get("compression", array.compression or 1.0)))  # fmt: skip
-
-
 def _make_store(asked: Asked, compression: float) -> Store:
     """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
     profile = get_profile(asked.profile)
-    told = profile.measurement
-    network = network_of(profile)
+    network, told = network_of(profile), profile.measurement
     links = (profile.worker_mb_per_s, asked.link_mb_per_s)
     link = min(network.aggregate_nbytes_per_s, *(1e6 * (one or math.inf) for one in links))
-    cores = max(1, asked.cores // asked.workers)
+    cores = max(1, (asked.cores or 1) // asked.workers)
     for name in ("decode_mb_per_s", "chunk_ms"):
         value = told.get(name, 1)
         if not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
-            raise _refuse(f"{name} of {asked.profile}", show(value), "1e-9 to 1e9")
+            raise _refuse(f"{name} of {asked.profile}", value, "1e-9 to 1e9")
     return Store(
         replace(network, aggregate_nbytes_per_s=link),
         asked.in_flight,
@@ -177,79 +221,43 @@ def _make_store(asked: Asked, compression: float) -> Store:
     )
 
 
-def _read_array(address: str | None, told: Mapping[str, Any]) -> ArrayFacts:
-    """Read the array of a dataset, or take it from numbers."""
+def _read_array(address: str | None, asked: Asked) -> ArrayFacts:
+    """Read the array of a dataset, or take it and the chunks that are there from numbers."""
     if address:
-        for name in ("shape", "dtype", "format", "chunks", "shards"):
-            if name in told:
-                raise _refuse(name, show(told[name]), "without DATASET, which tells it")
+        for name in _OF_NUMBERS:
+            if name in asked.model_fields_set:
+                raise _refuse(name, getattr(asked, name), "without DATASET, which tells it")
         from advisors.decide.dataset import read_dataset  # here, as numbers need none of it
 
-        array = read_dataset(address, told.get("variable", ""), told.get("together", 1))
-    elif "variable" in told:
-        raise _refuse("variable", show(told["variable"]), "of a DATASET")
-    elif "shape" not in told:
-        raise _refuse("shape", "none", "--shape 87600,721,1440, or a DATASET to read it from")
+        array = read_dataset(address, asked.variable, asked.together)
+    elif asked.variable:
+        raise _refuse("variable", asked.variable, "of a DATASET")
+    elif not asked.shape:
+        raise UserError("shape: none; allowed: --shape 87600,721,1440, or a DATASET")
     else:
-        shape = _read_extents("shape", told["shape"])
-        array = ArrayFacts("array", shape, _read_type(told.get("dtype", "float32")))
-    is_long = sum(n > 1 for n in array.shape) > _MOST_LONG or len(array.shape) > _MOST
-    if is_long or max(array.shape) > _LONGEST or array.nbytes > _LARGEST:
-        raise _refuse(
-            "shape",
-            show(list(array.shape)),
-            f"at most {_MOST_LONG} dimensions of more than one element and {_MOST} in all,"
-            f" of {_LONGEST} elements and {_LARGEST} bytes at most",
-        )
-    return array if address else _take_layout(array, told)
-
-
-def _take_layout(array: ArrayFacts, told: Mapping[str, Any]) -> ArrayFacts:
-    """Take the chunks that are there from numbers."""
-    if "chunks" not in told:
-        if {"format", "shards"} & told.keys():
-            raise _refuse("chunks", "none", "with --format or --shards: those that are there")
+        array = ArrayFacts("array", asked.shape, np.dtype(asked.type))
+    if len(array.shape) > _MOST_DIMENSIONS or array.nbytes > _LARGEST:
+        allowed = f"at most {_MOST_DIMENSIONS} dimensions and {_LARGEST} bytes"
+        raise _refuse("shape", [*array.shape], allowed)
+    if not asked.chunks:
         return array
-    chunk, shard = _read_extents("chunks", told["chunks"], array.shape), None
-    if "shards" in told:
-        shard = _read_extents("shards", told["shards"])
+    chunk, shard = asked.chunks, asked.shards
+    _check_extents("chunks", chunk, array.shape)
+    if shard and (
+        len(shard) != len(chunk)
+        or any(s % c or s >= n + c for s, c, n in zip(shard, chunk, array.shape, strict=True))
+    ):
         allowed = f"multiples of the chunks, {list(chunk)}, that the array fills"
-        if len(shard) != len(chunk) or any(
-            s % c or s >= n + c for s, c, n in zip(shard, chunk, array.shape, strict=True)
-        ):
-            raise _refuse("shards", show(list(shard)), allowed)
-    return replace(array, layout=Layout(chunk, shard), format=told.get("format", "zarr"))
+        raise _refuse("shards", [*shard], allowed)
+    return replace(array, layout=Layout(chunk, shard), format=asked.format)
 
 
-def _read_type(name: str) -> np.dtype[Any]:
-    """Look up the type of an element; one without a fixed size is refused."""
-    try:
-        found = np.dtype(name)
-    except (TypeError, ValueError, SyntaxError) as error:
-        raise _refuse("type", show(name), "a numpy type such as float32") from error
-    if found.hasobject or not 0 < found.itemsize <= 2**20:
-        raise _refuse("type", show(name), "a type of fixed size, such as float32")
-    return found
-
-
-def _read_extents(name: str, text: str, shape: Shape | None = None) -> Shape:
-    """Read whole numbers above 0 with a mark between them, as many and no larger than an array has."""
-    between = "x" if name == "access" else ","
-    try:
-        part = tuple(map(int, text.split(between)))
-    except ValueError as error:
-        also = "series, map, whole, or a box such as " if name == "access" else ""
-        raise _refuse(name, show(text), also + between.join(("365", "10", "10"))) from error
-    allowed = ""
-    if shape and len(part) != len(shape):
-        allowed = f"{len(shape)} extents, as the array has"
-    elif min(part) < 1:
-        allowed = "one or more extents, each a whole number above 0"
-    elif shape and any(p > n for p, n in zip(part, shape, strict=True)):
-        allowed = f"at most the array's, {show(list(shape))}"
-    if allowed:
-        raise _refuse(name, show(list(part)), allowed)
-    return part
+def _check_extents(name: str, part: Shape, shape: Shape) -> None:
+    """Refuse extents that are not as many as an array has, or no part of these."""
+    if len(part) != len(shape):
+        raise _refuse(name, [*part], f"{len(shape)} extents, as the array has")
+    if any(not 1 <= p <= n for p, n in zip(part, shape, strict=True)):
+        raise _refuse(name, [*part], f"1 to the array's, {show([*shape])}")
 
 
 def _read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tuple[float, ...]]:
@@ -264,14 +272,13 @@ def _read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tu
             share = math.nan
         if not (share == 0 or _LEAST_SHARE <= share <= _MOST_SHARE) or (at and how != "aligned"):
             shares = f"0 or {_LEAST_SHARE:g} to {_MOST_SHARE:g}"
-            allowed = f"WHAT:SHARE, or BOX@aligned:SHARE, with shares of {shares}"
-            raise _refuse("access", show(part), allowed)
+            raise _refuse("access", part, f"WHAT:SHARE, or BOX@aligned:SHARE, of shares {shares}")
         if what in found:
             raise UserError(f"access: {show(what)} is there twice; allowed: each once")
         found[what] = Access(what, _read_box(box, array), is_aligned=bool(at)), share
     kept = [(access, share) for access, share in found.values() if share]
     if not kept:
-        raise _refuse("access", show(text), "one with a share above 0")
+        raise _refuse("access", text, "one with a share above 0")
     total = math.fsum(share for _, share in kept)
     return tuple(access for access, _ in kept), tuple(share / total for _, share in kept)
 
@@ -284,9 +291,15 @@ def _read_box(what: str, array: ArrayFacts) -> Shape:
         "map": set(range(1, n) if n < 3 else (n - 2, n - 1)),
         "whole": set(range(n)),
     }
-    if what not in named:
-        return _read_extents("access", what, shape)
-    return tuple(extent if i in named[what] else 1 for i, extent in enumerate(shape))
+    if what in named:
+        return tuple(extent if i in named[what] else 1 for i, extent in enumerate(shape))
+    try:
+        box = tuple(map(int, what.split("x")))
+    except ValueError as error:
+        allowed = "series, map, whole, or a box such as 365x10x10"
+        raise _refuse("access", what, allowed) from error
+    _check_extents("access", box, shape)
+    return box
 
 
 def _find_axis(name: str, array: ArrayFacts) -> int | None:
@@ -294,7 +307,7 @@ def _find_axis(name: str, array: ArrayFacts) -> int | None:
     for i, own in enumerate(array.dimensions):
         if own == name or (name == "time" and own in ("t", "valid_time", "Time")):
             return i
-    if name.isascii() and name.isdecimal() and len(name) < 3 and int(name) < len(array.shape):
+    if name in map(str, range(len(array.shape))):
         return int(name)
     return 0 if name == "time" and not any(array.dimensions) else None
 
@@ -305,7 +318,6 @@ def _read_append(text: str, array: ArrayFacts) -> tuple[int, int]:
     axis = _find_axis(name, array)
     is_number = steps.isascii() and steps.isdecimal() and len(steps) < 16 and int(steps) > 0
     if axis is None or (steps and not is_number):
-        own = show(", ".join(array.dimensions))
-        names = own if array.dimensions else f"time, or 0 to {len(array.shape) - 1}"
-        raise _refuse("append", show(text), f"AXIS or AXIS:STEPS, of {names}")
+        names = ", ".join(array.dimensions) or f"time, or 0 to {len(array.shape) - 1}"
+        raise _refuse("append", text, f"AXIS or AXIS:STEPS, of {show(names)}")
     return axis, int(steps or 1)

@@ -27,38 +27,26 @@ MIB = 2**20
 
 
 def read_through(
-    between: Sequence[FileCache | PageBuffer],
-    reads: Sequence[Read],
-    file_nbytes: int,
-    *,
-    n_first: int = 0,
-) -> tuple[list[Read], list[Read]]:
-    """Find the requests that reads become behind caches, the first of them nearest to the library.
-
-    Returns
-    -------
-    tuple of list of Read
-        Requests of the first `n_first` reads, and of the others, which find the caches as the
-        first left them.
+    between: Sequence[FileCache | PageBuffer], reads: Sequence[Read], file_nbytes: int
+) -> list[list[Read]]:
+    """Find the requests that each read becomes behind caches, the first of them nearest to the library.
 
     Examples
     --------
     Three reads in two blocks of 100 bytes:
 
     >>> reads = [Read(0, 10), Read(90, 10), Read(100, 10)]
-    >>> first, others = read_through([FileCache("blockcache", 100)], reads, 150, n_first=1)
-    >>> [one.nbytes for one in first], [one.nbytes for one in others]
-    ([100], [50])
+    >>> asked = read_through([FileCache("blockcache", 100)], reads, 150)
+    >>> [[one.nbytes for one in each] for each in asked]
+    [[100], [], [50]]
     """
     asked = [
         [one._replace(nbytes=max(0, min(one.stop, file_nbytes) - one.offset))] for one in reads
     ]
     for cache in between:
-        found = iter(cache.answer([one for part in asked for one in part], file_nbytes))
+        found = iter(cache.answer([*chain(*asked)], file_nbytes))
         asked = [[request for _ in part for request in next(found)] for part in asked]
-    parts = asked[:n_first], asked[n_first:]
-    first, others = ([request for part in side for request in part] for side in parts)
-    return first, others
+    return asked
 
 
 def order_reads(parts: Sequence[Sequence[Read]], *, in_flight: int = 1) -> tuple[Step, ...]:
@@ -69,9 +57,6 @@ def order_reads(parts: Sequence[Sequence[Read]], *, in_flight: int = 1) -> tuple
 
     Examples
     --------
-    >>> [step.after for step in order_reads([[Read(0, 1), Read(1, 1), Read(2, 1)]])]
-    [(), (0,), (1,)]
-
     Two in flight, of two parts: each waits until so many have ended.
 
     >>> [step.after for step in order_reads([[Read(0, 1)] * 3, [Read(0, 1)]], in_flight=2)]
@@ -115,7 +100,7 @@ class FileCache:
     """
 
     name: str  # as in `cache_type`
-    block_nbytes: int = 8 * MIB
+    block_nbytes: int
 
     def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
         """Let the cache answer each read, and note what it fetches."""
@@ -131,19 +116,19 @@ class FileCache:
         if hasattr(cache, "_thread_executor"):
             cache._thread_executor.shutdown()
             cache._thread_executor = background
-        answers, ahead = list[list[Read]](), list[tuple[int, int]]()  # places of the latest
+        answers, latest = (
+            list[list[Read]](),
+            list[Read](),
+        )  # requests of the latest read that had some
         for read in reads:
             asked.clear()
             if read.nbytes:
                 cache._fetch(read.offset, read.stop)
-            for i, k in ahead:
-                one = answers[i][k]
-                if one.offset < read.stop and read.offset < one.stop:
-                    answers[i][k] = one._replace(is_ahead=False)
+            for k, one in enumerate(latest):
+                if one.is_ahead and one.offset < read.stop and read.offset < one.stop:
+                    latest[k] = one._replace(is_ahead=False)
             answers.append([one._replace(is_metadata=read.is_metadata) for one in asked])
-            if asked:
-                last = len(answers) - 1
-                ahead = [(last, k) for k, one in enumerate(asked) if one.is_ahead]
+            latest = answers[-1] or latest
         return answers
 
 
@@ -220,14 +205,9 @@ BLOCKS = Way("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
 def choose_earthaccess(file_nbytes: int) -> Way:
     """Give what `earthaccess.open` returns for a file of so many bytes, as of earthaccess 0.19.
 
-    Blocks of 4 MiB below 100 MiB, of 8 MiB below 1 GiB, else of 16 MiB, and the next one is
-    fetched in the background: `cache_type="background"` in `earthaccess/store.py`, where the
-    documentation of `open` has `blockcache`.
-
-    Examples
-    --------
-    >>> [choose_earthaccess(n * MIB).block_nbytes // MIB for n in (99, 100, 1024)]
-    [4, 8, 16]
+    Blocks of 4, 8 or 16 MiB, of which the next is fetched in the background:
+    `cache_type="background"` in `earthaccess/store.py`, where the documentation of `open` has
+    `blockcache`.
     """
     large = 8 if file_nbytes < 1024 * MIB else 16
     n_mib = 4 if file_nbytes < 100 * MIB else large
@@ -280,32 +260,31 @@ class Predicted:
 
 def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float = 1.0) -> Predicted:
     """Predict one way; `dilation` is that of the network, so processors count for as much less."""
-    if way.kind == "whole":
-        n, step = layout.file_nbytes, way.block_nbytes
-        opened = [Read(start, min(step, n - start)) for start in range(0, n, step)]
-        parts = list[list[Read]]()
-    elif way.kind == "references":
-        opened, parts = [Read(0, layout.references_nbytes)], layout.chunks
-    else:
-        reads, n_first = [*layout.opened, *chain(*layout.read)], len(layout.opened)
-        opened, rest = read_through(way.caches(layout), reads, layout.file_nbytes, n_first=n_first)
-        parts = [rest]
+    n, step, parts = layout.file_nbytes, way.block_nbytes, list[list[Read]]()
+    processor_s = START_S + _OBJECT_S * layout.n_listed
     # the file's length is asked for before it is opened, but not that of references
-    opened = opened if way.kind == "references" else [Read(0, 0), *opened]
-    n_listed = 0 if way.kind == "references" else layout.n_listed
-    copied_s = _COPY_S * layout.file_nbytes if way.kind == "whole" else 0.0
+    opened = [Read(0, 0)]
+    if way.kind == "whole":
+        opened += [Read(start, min(step, n - start)) for start in range(0, n, step)]
+        processor_s += _COPY_S * n
+    elif way.kind == "references":
+        opened, parts, processor_s = [Read(0, layout.references_nbytes)], layout.chunks, START_S
+    else:
+        asked = read_through(way.caches(layout), [*layout.opened, *chain(*layout.read)], n)
+        opened += chain(*asked[: len(layout.opened)])
+        parts = [[*chain(*asked[len(layout.opened) :])]]
     open_s, read_s = (
         _simulate_s(each, way.in_flight, network, REQUEST_S / dilation)
         for each in ([opened], parts)
     )
-    asked = [*opened, *chain(*parts)]
+    requests = [*opened, *chain(*parts)]
     return Predicted(
         way,
-        open_s + (START_S + _OBJECT_S * n_listed + copied_s) / dilation,
+        open_s + processor_s / dilation,
         read_s + layout.decode_s / dilation,
         len(opened),
-        len(asked),
-        sum(one.nbytes for one in asked),
+        len(requests),
+        sum(one.nbytes for one in requests),
     )
 
 

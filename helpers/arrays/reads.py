@@ -82,6 +82,10 @@ class ArrayRead(Steps):
         checksums: NDArray[np.uint64] = opened.compute()  # type: ignore[no-untyped-call]
         return checksums
 
+    def find_machines(self) -> list[int]:
+        """Find this process and those of the workers, where they are on this machine."""
+        return [*super(ArrayRead, self).find_machines(), *self.cluster.find_here()]
+
     def versions(self) -> dict[str, str]:
         """Ask the workers what they have imported."""
         return name_beside("workers", self.cluster.client.run(imported).values())

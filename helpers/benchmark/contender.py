@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +62,15 @@ class Steps:
         """Say in a line what has ended that a read waits for, such as the proxy; nothing while all is there."""
         testbed = getattr(self, "testbed", None)
         return str(testbed.find_lost()) if testbed is not None else ""
+
+    def find_machines(self) -> list[int]:
+        """Find the processes that read, each a machine of its own with those that it starts."""
+        return [os.getpid()]
+
+    def find_services(self) -> list[int]:
+        """Find the processes that serve what is read, which no client pays for."""
+        testbed = getattr(self, "testbed", None)
+        return [] if testbed is None else [*testbed.pids]
 
     def versions(self) -> Mapping[str, str]:
         """Return what processes beside this one have imported, see `provenance.name_beside`."""

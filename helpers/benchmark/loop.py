@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +17,7 @@ import pandas as pd
 import psutil
 
 from helpers.benchmark.contender import CheckError, Contender
+from helpers.benchmark.governor import Governor, check_processors, observed, open_governor
 from helpers.benchmark.provenance import imported
 from helpers.benchmark.record import PHASES, Record, Row
 from helpers.errors import UserError
@@ -93,6 +94,7 @@ def measure_blocks(
     n_blocks: int,
     budget: Budget,
     dilation: float | Mapping[str, float],
+    processors: int | Mapping[str, int] | None = None,
     n_warm_ups: int = 1,
     phase: Literal["measured", "calibration", "trial"] = "measured",
     enter_group: Callable[[str], None] = lambda _group: None,
@@ -109,7 +111,9 @@ def measure_blocks(
     case, or two minutes of the network if these are more.
 
     The clock of every row is `dilation`: real seconds in one of the network, 1 where time is real,
-    by group where groups are read over networks of several. `enter_group` is called, untimed, with
+    by group where groups are read over networks of several. While a client opens and reads, each
+    of its machines has so many `processors`, by group too or as its case says, slowed down as the
+    network is; where that is 0 they count for nothing. `enter_group` is called, untimed, with
     each group that the loop enters, and `progress` with one line after each block. What returns is
     the whole record; its `attrs["stopped_by"]` is "n_blocks" or "time_budget".
 
@@ -118,16 +122,25 @@ def measure_blocks(
     MeasurementError
         If a contender fails or reads wrong; rows before it are on disk.
     UserError
-        If two contenders are one, one is the copy of none, or a group has no dilation; nothing is
-        measured then.
+        If two contenders are one, one is the copy of none, a group has no dilation, or this machine
+        has fewer processors than one asks for; nothing is measured then.
     """
     _refuse(contenders)
-    dilations = _by_group(dilation, contenders)
+    dilations = _by_group("dilation", dilation, contenders)
+    if processors is None:
+        processors = int(str(record.provenance.parameters.get("processors", 0)))
+    charged = _by_group("processors", processors, contenders)
+    for one in contenders:
+        if n := charged[one.group]:
+            n_machines = int(str(one.point.get("n_workers") or 1))
+            check_processors(n, dilations[one.group], n_machines=n_machines)
     deadline_s = max(LEAST_DEADLINE_S * max(dilations.values(), default=1.0), budget.seconds)
-    loop = _Loop(contenders, record, seed, dilations, deadline_s, enter_group, progress)
+    loop = _Loop(contenders, record, seed, dilations, charged, deadline_s, enter_group, progress)
     n_done, block_s, warm_ups = 0, 0.0, loop.plan_warm_ups(phase, n_warm_ups)
     record.stopped_by = ""
-    with _only_new_garbage():
+    with _only_new_garbage(), ExitStack() as stack:
+        if any(charged.values()):
+            loop.governor = stack.enter_context(open_governor())
         while not record.stopped_by:
             is_due = bool(loop.pending(phase, n_done))
             if n_done >= n_blocks:
@@ -171,14 +184,14 @@ def _refuse(contenders: Sequence[Contender]) -> None:
 
 
 def _by_group(
-    dilation: float | Mapping[str, float], contenders: Sequence[Contender]
+    name: str, value: float | Mapping[str, float], contenders: Sequence[Contender]
 ) -> dict[str, float]:
-    """Give each group the dilation of its network."""
+    """Give each group what it is measured with: the dilation of its network, or its processors."""
     groups = dict.fromkeys(contender.group for contender in contenders)
-    given = dilation if isinstance(dilation, Mapping) else dict.fromkeys(groups, dilation)
+    given = value if isinstance(value, Mapping) else dict.fromkeys(groups, value)
     if lacking := [group for group in groups if group not in given]:
         raise UserError(
-            f"dilation: none of {', '.join(lacking)}; allowed: one of each group of contenders"
+            f"{name}: none of {', '.join(lacking)}; allowed: one of each group of contenders"
         )
     return {group: float(given[group]) for group in groups}
 
@@ -191,10 +204,12 @@ class _Loop:
     record: Record
     seed: int
     dilations: Mapping[str, float]
+    processors: Mapping[str, float]
     deadline_s: float
     enter_group: Callable[[str], None]
     progress: Callable[[str], None]
     spent_s: list[float] = field(default_factory=list)
+    governor: Governor | None = None  # where processors are charged
 
     def pending(self, phase: str, block: int) -> list[tuple[int, Contender]]:
         """List what a block still lacks, each with its place in the order."""
@@ -244,19 +259,25 @@ class _Loop:
         """Measure one contender once, timing its opening and reading alone, and put its row on disk."""
         at = (" ".join(contender.identity), phase, block)
         steps, origin, k = contender.steps, self.record.provenance, self.dilations[contender.group]
+        n_processors = self.processors[contender.group]
         with self._step("prepare", *at):
             steps.enter_block(block)
             steps.prepare()
             # Garbage of the contender before is not paid for by this one.
             gc.collect()
         started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
-        before_s = busy_s()
-        with self._step("open", *at), deadline(self.deadline_s, steps.find_lost):
-            opened, open_s = timed(steps.open, dilation=k)
-        with self._step("read", *at), deadline(self.deadline_s, steps.find_lost):
-            read = partial(contender.read or steps.read, opened)
-            result, read_s = timed(read, dilation=k)
-        trace: dict[str, Any] = {"busy_s": busy_s() - before_s}
+        machines = steps.find_machines(), steps.find_services()
+        counted = observed(*machines)
+        if self.governor is not None and n_processors:
+            counted = self.governor.slowed(*machines, n_processors=n_processors, dilation=k)
+        with counted as spent:
+            before_s = busy_s()
+            with self._step("open", *at), deadline(self.deadline_s, steps.find_lost):
+                opened, open_s = timed(steps.open, dilation=k)
+            with self._step("read", *at), deadline(self.deadline_s, steps.find_lost):
+                read = partial(contender.read or steps.read, opened)
+                result, read_s = timed(read, dilation=k)
+            trace: dict[str, Any] = {"busy_s": busy_s() - before_s}
         with self._step("collect", *at):
             trace |= steps.collect()
         with self._step("check", *at):
@@ -266,6 +287,9 @@ class _Loop:
             # those at the opening of the record win: nothing is imported twice
             versions = {**imported(), **steps.versions(), **origin.versions}
         settings = {**(contender.settings or {}), "read_deadline_s": self.deadline_s}
+        if n_processors:
+            settings["processors"] = n_processors
+            trace["stopped_s"] = spent.stopped_s
         row = Row(
             study=self.record.study,
             case=self.record.case,
@@ -287,6 +311,8 @@ class _Loop:
             stored_nbytes=contender.nbytes[1],
             wire_nbytes=float(trace.pop("wire_nbytes", math.nan)),
             n_requests=float(trace.pop("n_requests", math.nan)),
+            client_s=spent.client_s,
+            thread_s=spent.thread_s,
             trace=trace,
             check=check,
             fingerprint=origin.fingerprint,

@@ -75,6 +75,9 @@ class Row:
     stored_nbytes: Annotated[int, "B", "bytes in the store, encoded"]
     wire_nbytes: Annotated[float, "B", "bytes of response bodies, empty when not traced"]
     n_requests: Annotated[float, "1", "requests, empty when not traced"]
+    waves: Annotated[float, "1", "requests over those in flight at most"] = math.nan
+    client_s: Annotated[float, "s", "processor seconds of the client's processes"] = math.nan
+    thread_s: Annotated[float, "s", "processor seconds of their busiest thread"] = math.nan
     trace: Annotated[Mapping[str, Any], "", "further numbers from the trace"]
     check: Annotated[str, "", "how what was read was verified"]
     fingerprint: Annotated[str, "", "hash of machine and parameters"]
@@ -100,6 +103,8 @@ class Row:
             raise RecordError("check: nothing; allowed: how what was read was verified")
         for name in ("open_s", "read_s"):
             object.__setattr__(self, f"real_{name}", getattr(self, name) * self.dilation)
+        at_once = float(self.trace.get("max_in_flight") or math.nan)
+        object.__setattr__(self, "waves", self.n_requests / at_once)
 
     @property
     def key(self) -> tuple[str, int, str, str]:
@@ -112,7 +117,8 @@ class Row:
         return {name: getattr(self, name) for name in _ORIGIN}
 
 
-_UNKNOWN_IF_NOT_TRACED = ("wire_nbytes", "n_requests")
+_LATER = ("client_s", "thread_s")  # that records of before November 2026 lack
+_UNKNOWN_IF_NOT_TRACED = ("wire_nbytes", "n_requests", *_LATER)
 _NOT_NEGATIVE = (
     *("open_s", "read_s", "array_nbytes", "stored_nbytes", "seed", "block", "order"),
     *_UNKNOWN_IF_NOT_TRACED,
@@ -124,9 +130,10 @@ KINDS = {name: get_origin(hint.__origin__) or hint.__origin__ for name, hint in 
 COLUMNS = tuple(KINDS)
 JSON_COLUMNS = tuple(name for name, kind in KINDS.items() if kind is abc.Mapping)
 _ORIGIN = ("machine", "versions", "parameters", "commit", "is_dirty")
-_DERIVED = ("real_open_s", "real_read_s", "fingerprint")
+_DERIVED = ("real_open_s", "real_read_s", "waves", "fingerprint")
 WRITTEN = (*(name for name in COLUMNS if name not in {*_ORIGIN, *_DERIVED}), "run")
 """Columns of the CSV: those of a row that differ within a run, and the run."""
+_BEFORE = tuple(name for name in WRITTEN if name not in _LATER)
 
 
 def schema() -> pd.DataFrame:
@@ -216,7 +223,7 @@ def read_rows(path: Path) -> list[Row]:
     except csv.Error as error:  # of a cell that is longer than any
         raise RecordError(f"{path.name}: cannot be read as a record: {error}") from error
     header = tuple(lines[0]) if lines else ()
-    if header != WRITTEN:
+    if header not in (WRITTEN, _BEFORE):
         names = ", ".join(sorted({*header} ^ {*WRITTEN})) or "the order of columns"
         raise RecordError(f"{path.name}: not a record of this schema: differs in {names}")
     if not text.endswith("\n"):
@@ -232,16 +239,16 @@ def read_rows(path: Path) -> list[Row]:
     there: dict[tuple[object, ...], int] = {}
     for i, cells in enumerate(lines[1:], start=2):
         where = f"{path.name}: line {i}"
-        if len(cells) != len(WRITTEN):
+        if len(cells) != len(header):
             raise RecordError(
-                f"{where}: torn, {len(cells)} of {len(WRITTEN)} cells; restore it or move it away"
+                f"{where}: torn, {len(cells)} of {len(header)} cells; restore it or move it away"
             )
         *values, run = cells
         if run not in runs:
             raise RecordError(f"{where}: run {run!r} is not in {runs_path(path).name}")
         try:
             own: dict[str, Any] = {
-                name: _value(name, cell) for name, cell in zip(WRITTEN[:-1], values, strict=True)
+                name: _value(name, cell) for name, cell in zip(header[:-1], values, strict=True)
             }
             row = Row(**own, **runs[run], fingerprint=hashes[run])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -275,6 +282,8 @@ class Record:
         self.stopped_by = ""
         self._state = self._look()
         self.rows = read_rows(self.path) if self.path.exists() else []
+        # it gets the columns that it lacks with the first row that is added
+        self._is_of_before = bool(self.rows) and _read_text(path).startswith(_write_line(_BEFORE))
         self._runs = {_run_of(row.origin): row.origin for row in self.rows}
         self._refuse_others()
         self._versions = {name: v for row in self.rows for name, v in row.versions.items()}
@@ -297,8 +306,10 @@ class Record:
         for row in self.rows:
             if RENDERED in os.environ:  # nothing is measured: only what is asked for counts,
                 # and of the contenders that were measured a page may show fewer
-                asked = {**parameters, "contenders": row.parameters.get("contenders")}
-                told = [*differences(asked, {name: row.parameters.get(name) for name in asked})]
+                asked = {**parameters, "contenders": row.parameters.get("contenders", 0)}
+                # what came later asks for nothing where it is 0
+                seen = {name: row.parameters.get(name, 0) for name in asked}
+                told = [*differences(asked, seen)]
             else:
                 told = [*differences(case, {"study": row.study, "case": row.case})]
                 told += differences(machine, row.machine)
@@ -332,15 +343,17 @@ class Record:
         if runs.keys() != self._runs.keys():
             lines = [f'"{run}": {as_json(origin)}' for run, origin in runs.items()]
             replace_file(runs_path(self.path), "{\n" + ",\n".join(lines) + "\n}\n")
+        is_whole = bool(self.rows) and not self._is_of_before
         cells = (
             [*(_cell(getattr(row, name)) for name in WRITTEN[:-1]), _run_of(row.origin)]
-            for row in rows
+            for row in (rows if is_whole else [*self.rows, *rows])
         )
         text = "".join(map(_write_line, cells))
-        if self.rows:
+        if is_whole:
             _append(self.path, text)
         else:
             replace_file(self.path, _write_line(WRITTEN) + text)
+            self._is_of_before = False
         self._state = self._look()
         self._runs, self.rows, self._versions = runs, [*self.rows, *rows], versions
 

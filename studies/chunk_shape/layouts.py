@@ -19,7 +19,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from advisors.decide.layouts import Access, AccessPattern, Bounds, best_layout
+from advisors.decide.layouts import Access, AccessPattern, best_layout
 from helpers.arrays import chunks, fields, stores
 from helpers.arrays.chunks import Shape
 from helpers.arrays.fields import FILL, SampleArray
@@ -231,8 +231,8 @@ def make_layouts(medium: Medium, shape: Shape, store: Store) -> list[ChunkLayout
         column = (t, side_y, max(1, min(x, round(n_columns / side_y))))
         flat = (max(1, PUBLISHED_NBYTES[1] // (4 * y * x)), y, x)
         named |= {"whole series": column, "whole slices": flat}
-    bounds = Bounds(max_chunk_nbytes=PUBLISHED_NBYTES[0])
-    pattern = AccessPattern(shape, 4, make_accesses(shape)[:2], (1, 1), store, bounds)
+    accesses, most = make_accesses(shape)[:2], PUBLISHED_NBYTES[0]
+    pattern = AccessPattern(shape, 4, accesses, (1, 1), store, max_chunk_nbytes=most)
     named[OURS] = best_layout(pattern).chunk_shape
     return first + [ChunkLayout(name, chunk) for name, chunk in named.items()]
 

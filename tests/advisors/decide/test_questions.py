@@ -214,7 +214,7 @@ def draw_form(rng: random.Random, data: Any) -> dict[str, str]:
 def spell(form: dict[str, str]) -> dict[str, Any]:
     """Spell a form as the command takes it."""
     given = {name: float(value) if name in NUMBERS else value for name, value in form.items()}
-    return given | {"dtype": given.pop("type"), "arrays": int(form.get("arrays", 1))}
+    return given | {"arrays": int(form.get("arrays", 1))}
 
 
 def test_the_form_answers_as_the_command_does() -> None:

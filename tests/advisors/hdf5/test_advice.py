@@ -14,7 +14,6 @@ from typing import Any
 
 import h5py
 import hdf5plugin
-import netCDF4
 import numpy as np
 import obstore
 import pytest
@@ -37,26 +36,16 @@ IN_REGION = get_profile("in-region")
 VARIABLES = ("ocean/b", "ice/c")
 
 
-def make_netcdf(path: Path) -> Path:
-    """Make a file with netCDF4-python: groups, an unlimited dimension, noise that compresses badly."""
-    rng = np.random.default_rng(1)
-    with netCDF4.Dataset(path, "w") as made:
-        made.title = "made by netCDF4-python"
-        for name, length in (("time", None), ("y", 120), ("x", 160)):
-            made.createDimension(name, length)
-        for group in ("ocean", "ice"):
-            for name in ("a", "b", "c"):
-                where, how = made.createGroup(group), {"zlib": True, "chunksizes": (2, 60, 80)}
-                new = where.createVariable(name, "f4", ("time", "y", "x"), **how)
-                new.units = "K"
-                new[:] = rng.normal(size=(10, 120, 160))
-    return path
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a file once."""
-    return make_netcdf(tmp_path_factory.mktemp("made") / "made.nc")
+    """Make a file of two groups once."""
+    made = tmp_path_factory.mktemp("made") / "made.nc"
+    with h5py.File(made, "w") as file:
+        for name in (*VARIABLES, "ocean/a", "ice/a"):
+            values = np.random.default_rng(1).normal(size=(10, 120, 160))
+            new = file.create_dataset(name, data=values, chunks=(2, 60, 80), compression=1)
+            new.attrs["units"] = "K"
+    return made
 
 
 def run(*arguments: str) -> tuple[int, str, BaseException | None]:
@@ -153,81 +142,54 @@ def test_only_what_h5repack_can_name_gets_other_chunks() -> None:
 # what is wrong
 
 
-def make_sound(path: Path, **how: Any) -> h5py.File:
-    """Make a file in pages with a chunked dataset."""
-    file = h5py.File(path, "w", fs_strategy="page", fs_page_size=MIB)
+def make_sound(file: h5py.File) -> None:
+    """Make chunks of a good size."""
     values = np.random.default_rng(0).normal(size=(4, 200, 200))
-    options = {"chunks": (1, 200, 200), "compression": "gzip", **how}
-    file.create_dataset("x", data=values, **options)
-    return file
+    file.create_dataset("x", data=values, chunks=(1, 200, 200), compression="gzip")
 
 
-def make_scattered(path: Path) -> None:
-    """Put objects and their metadata between data of some MB."""
-    with h5py.File(path, "w") as file:
-        for number in range(4):
-            values = np.random.default_rng(number).normal(size=(8, 100_000))
-            new = file.create_dataset(f"g{number}/x", data=values, chunks=(1, 100_000))
-            new.attrs["note"] = "text of variable length " * 3
-            file.flush()
+def make_wrong(file: h5py.File) -> None:
+    """Make datasets of which each has its own fault."""
+    file.create_dataset("tiny", data=np.ones((40, 40)), chunks=(10, 10))
+    file.create_dataset("huge", (3000, 1000), "f8", chunks=(3000, 1000), compression=1)[0, 0] = 1
+    file["names"] = ["a", "bb"]
+    file.create_dataset("rare", data=np.ones(40_000), chunks=(20_000,), **hdf5plugin.Blosc())
 
 
-def make_datasets(path: Path, datasets: dict[str, Any], **how: Any) -> None:
-    """Make a file of datasets without chunks."""
-    with h5py.File(path, "w", **how) as file:
-        for name, values in datasets.items():
-            file[name] = values
+def make_scattered(file: h5py.File) -> None:
+    """Put objects, their metadata and small datasets between data of some MB."""
+    values = np.random.default_rng(0).normal(size=700_000)
+    for number in range(4):
+        file[f"small{number}"], file[f"large{number}"] = values[:900], values
 
 
-def make_huge(path: Path) -> None:
-    """Make a chunk larger than HDF5 keeps."""
-    with make_sound(path) as file:
-        file.create_dataset("y", (3000, 1000), "f8", chunks=(3000, 1000), compression=1)[0, 0] = 1
-
-
-LARGE = np.random.default_rng(0).normal(size=700_000)
-SMALL = {f"v{n}": n for n in range(300)}
-MIXED = {f"{size}{n}": values for n in range(4) for size, values in (("small", LARGE[:900]), ("large", LARGE))}  # fmt: skip
-
-PAGED, TOGETHER = "paged-file-space", "consolidated-metadata"
-FAULTS: dict[str, tuple[Callable[[Path], Any], set[str], str]] = {
-    "sound": (make_sound, set(), "nothing is wrong"),
-    "unpaged": (partial(make_datasets, datasets={"x": 1}), {PAGED}, "the file has no pages"),
+FAULTS: dict[str, tuple[Callable[[h5py.File], None], dict[str, Any], dict[str, str]]] = {
+    "sound": (make_sound, {"fs_strategy": "page", "fs_page_size": MIB}, {}),
     "small pages": (
-        partial(make_datasets, datasets=SMALL, fs_strategy="page", fs_page_size=4096),
-        {"page-size"},
-        "more than a page of 4.1 kB",
+        lambda file: file.update({f"v{n}": n for n in range(300)}),
+        {"fs_strategy": "page", "fs_page_size": 4096},
+        {"page-size": "more than a page of 4.1 kB; make pages larger"},
     ),
-    "scattered": (make_scattered, {PAGED, TOGETHER}, "metadata are scattered over"),
-    "tiny chunks": (
-        partial(make_sound, chunks=(1, 10, 10)),
-        {"chunk-bytes"},
-        "1 dataset has chunks below 100 kB: x",
+    "wrong": (
+        make_wrong,
+        {"userblock_size": 512},
+        {
+            "paged-file-space": "the file has no pages",
+            "user-block": "a user block of 512 bytes",
+            "chunk-bytes": "below 100 kB: tiny; 1 dataset has chunks above 16 MB: huge",
+            "chunk-cache": "chunks of huge have 24 MB",
+            "variable-length": "1 dataset has values of variable length",
+            "filters": "filters that need a plugin (blosc): rare",
+        },
     ),
-    "huge chunks": (
-        make_huge,
-        {"chunk-bytes", "chunk-cache"},
-        "1 dataset has chunks above 16 MB: y",
-    ),
-    "texts": (
-        partial(make_datasets, datasets={"names": ["a", "bb"]}, fs_strategy="page"),
-        {"variable-length"},
-        "1 dataset has values of variable length",
-    ),
-    "user block": (
-        partial(make_datasets, datasets={"x": 1}, userblock_size=512),
-        {PAGED, "user-block"},
-        "a user block of 512 bytes",
-    ),
-    "plugin": (
-        partial(make_sound, **hdf5plugin.Blosc()),
-        {"filters"},
-        "filters that need a plugin (blosc): x",
-    ),
-    "small datasets": (
-        partial(make_datasets, datasets=MIXED),
-        {PAGED, TOGETHER, "small-datasets"},
-        "small datasets are scattered",
+    "scattered": (
+        make_scattered,
+        {},
+        {
+            "paged-file-space": "the file has no pages",
+            "consolidated-metadata": "metadata are scattered over",
+            "small-datasets": "small datasets are scattered over",
+        },
     ),
 }
 
@@ -235,13 +197,14 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], set[str], str]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_said(fault: str, tmp_path: Path) -> None:
     """What is wrong with a file comes before what can be gained, a line each."""
-    make, failed, told = FAULTS[fault]
-    if isinstance(made := make(path := tmp_path / "made.h5"), h5py.File):
-        made.close()
+    make, how, failed = FAULTS[fault]
+    with h5py.File(path := tmp_path / "made.h5", "w", **how) as file:
+        make(file)
     found = json.loads(run(str(path), "--json")[1])
-    assert {one["name"] for one in found["problems"]} == failed
+    assert {one["name"] for one in found["problems"]} == {*failed}
     _, text, _ = run(str(path))
-    assert told in text and text.count("wrong: ") == len(failed)
+    assert all(told in text for told in failed.values() or ["nothing is wrong"])
+    assert text.count("wrong: ") == len(failed)
     assert text.index("gain") > text.index("by https://guide.cloudnativegeo.org")
 
 

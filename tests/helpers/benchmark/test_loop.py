@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import math
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -27,6 +30,7 @@ from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record, read_records
 from helpers.errors import UserError
 from helpers.objectstore import processes
+from helpers.paths import ROOT
 
 ORIGIN = Provenance({"n_cores": 2}, {"zarr": "3.1.6"}, {"seed": 1})
 
@@ -60,7 +64,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def make_record(folder: Path, **changed: Any) -> Record:
     """Open the record of a case."""
-    return Record(folder / "case.csv", study="s", provenance=ORIGIN, **changed)
+    return Record(folder / "case.csv", **{"study": "s", "provenance": ORIGIN, **changed})
 
 
 def make_contender(name: str = "a", *, n_workers: int = 1, **changed: Any) -> Contender:
@@ -131,6 +135,65 @@ def test_row_carries_what_was_declared_and_traced(tmp_path: Path) -> None:
     assert found["fingerprint"].eq(ORIGIN.fingerprint).all()
     assert found.loc["copy", "n_requests"].isna().all()
     assert numbers == {"n_requests": 7, "wire_nbytes": 120, "box_s": [0.25, 1]}
+
+
+def test_row_has_waves_and_what_the_client_computed(tmp_path: Path) -> None:
+    """Ten requests, four at once at most, are two waves and a half; who computes nothing has spent little."""
+    counted = {"n_requests": 10, "max_in_flight": 4}
+    spin = make_contender("spin", read=lambda _: sum(range(10**6)), collect=lambda: counted)
+    found = run([make_contender("idle"), spin], make_record(tmp_path)).set_index("contender")
+    assert {*found.loc["spin", "waves"]} == {2.5} and found.loc["idle", "waves"].isna().all()
+    if sys.platform == "linux":
+        assert (found["client_s"] >= 0.9 * found["thread_s"]).all()
+        assert found.loc["spin", "thread_s"].min() > found.loc["idle", "thread_s"].max()
+
+
+_CHARGED = """
+import sys, time
+from pathlib import Path
+from helpers.benchmark.provenance import Provenance
+from tests.helpers.benchmark.test_loop import make_contender, make_record, run, spin_for
+
+asked = Provenance({}, {}, {"processors": 2})
+groups = [make_contender(name, read=spin_for(0.5), group=name) for name in ("charged", "free")]
+record = make_record(Path(sys.argv[1]), provenance=asked)
+given = {} if sys.argv[2] == "case" else {"processors": {"charged": 2, "free": 0}}
+run(groups, record, dilation=5, n_blocks=1, n_warm_ups=0, **given)
+"""
+
+
+def spin_for(seconds: float) -> Callable[[Any], int]:
+    """Make a read that takes so much of a processor."""
+
+    def read(_opened: Any) -> int:
+        until_s, n = time.process_time() + seconds, 0
+        while time.process_time() < until_s:
+            n += 1
+        return n
+
+    return read
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what threads compute is in /proc")
+@pytest.mark.parametrize("asks", ["case", "group"])
+def test_processors_are_charged_where_asked(tmp_path: Path, asks: str) -> None:
+    """A second of one thread takes a second of the network's time, as the case or its group asks."""
+    command = [sys.executable, "-c", _CHARGED, str(tmp_path), asks]
+    subprocess.run(command, check=True, cwd=ROOT)  # a process of its own, for it is stopped
+    rows = read_records([tmp_path / "case.csv"]).set_index("contender")
+    charged, free = rows.loc["charged"], rows.loc["free"]
+    assert charged["processors"] == 2 and json.loads(charged["trace"])["stopped_s"] > 0
+    assert charged["read_s"] > 0.4 and charged["thread_s"] > 0.4
+    if asks == "group":
+        assert math.isnan(free["processors"]) and "stopped_s" not in json.loads(free["trace"])
+
+
+def test_more_processors_than_there_are_is_one_line(tmp_path: Path) -> None:
+    """Nothing is measured, nor is anything written."""
+    asked = make_contender(n_workers=4)
+    with pytest.raises(UserError, match="processors: 1000 in each of 4"):
+        run([asked], make_record(tmp_path), processors=1000)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_only_open_and_read_are_timed(tmp_path: Path, clock: Clock) -> None:

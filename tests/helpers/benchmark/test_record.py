@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,6 +158,19 @@ def test_a_record_goes_on_after_a_kill(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"in-region.csv", "in-region.runs.json"}
 
 
+def test_a_record_without_the_columns_of_today_is_read_and_continued(tmp_path: Path) -> None:
+    """What was not counted then is unknown, and the next row brings the columns."""
+    path = write_record(tmp_path / "in-region.csv", [make_row()])
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    table.drop(columns=["client_s", "thread_s"]).to_csv(path, index=False, lineterminator="\n")
+    assert math.isnan(read_rows(path)[0].client_s)
+    record = make_record(path)
+    for block in (1, 2):
+        record.append([make_row(block=block, client_s=0.5, thread_s=0.25)])
+    assert [row.thread_s for row in read_rows(path)[1:]] == [0.25] * 2
+    assert make_record(path).to_frame()["client_s"].tolist()[1:] == [0.5] * 2
+
+
 def test_an_append_that_fails_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +302,7 @@ def test_record_of_another_origin_is_not_continued(
     assert path.read_bytes() == before
     monkeypatch.setenv(RENDERED, '{"zarr": "3.1.6"}')
     if "parameters" in changed:
-        with pytest.raises(RecordError, match=says.replace("absent", "None")):
+        with pytest.raises(RecordError, match=says.replace("absent", "0")):
             make_record(path, other_origin(**changed))
     else:
         assert len(make_record(path, other_origin(**changed)).rows) == 1
