@@ -139,10 +139,11 @@ def server() -> None:
 
 @click.command()
 def derive() -> None:
-    """Write the schemas of case files from the studies' models."""
+    """Write the schemas of case files from the studies' models, and what records say of published ratios."""
+    from book import against_real
     from book.cases import write_derived
 
-    for path in write_derived():
+    for path in write_derived() + [against_real.TABLE] * against_real.write():
         say(_short(path))
 
 

@@ -127,14 +127,6 @@ def judge_case(claim: Claim, found: Finding) -> CaseVerdict:
 
     A claim that one is faster than another, so with a bound of 1, is undecided inside the noise
     of the record too; one value alone, without an interval, decides nothing.
-
-    Examples
-    --------
-    >>> tenfold = Claim(study="a", says="ten times as fast", at_least=5, at_most=20)
-    >>> judge_case(tenfold, Finding(1.5, 1.4, 1.6))
-    'does not hold'
-    >>> judge_case(tenfold, Finding(6.0, 4.0, 9.0))
-    'undecided'
     """
     if found.verdict == "indistinguishable" and 1 in (claim.at_least, claim.at_most):
         return "undecided"

@@ -95,6 +95,7 @@ class Ranges(SimpleHTTPRequestHandler):
         part = content[int(first or 0) : int(last or len(content)) + 1]
         self.send_response(206 if asked else 200)
         self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Type", self.guess_type(path))
         self.send_header("Content-Range", f"bytes {first or 0}-{last}/{len(content)}")
         self.send_header("Content-Length", str(len(part)))
         self.end_headers()

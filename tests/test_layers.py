@@ -20,11 +20,11 @@ PATHS = {layer: sorted((ROOT / layer).rglob("*.py")) for layer in LAYERS}
 # Most files and lines of Python in each layer; the book counts with the helpers, of which it was a part.
 # They only fall: a change that needs room makes it elsewhere, but for what is allowed below.
 BOUNDS = {
-    "helpers": (51, 10_372),
-    "advisors": (40, 7_890),
+    "helpers": (52, 10_360),
+    "advisors": (39, 7_785),
     "studies": (69, 8_800),
     "_ext": (3, 180),
-    "tests": (77, 15_430),
+    "tests": (77, 15_086),
 }
 # Up to which they may rise for processors that count, for more accesses and for a trace of one's own.
 ALLOWED = {"helpers": (48, 9_600), "advisors": (37, 5_600), "studies": (70, 9_100), "tests": (78, 14_200)}  # fmt: skip

@@ -15,14 +15,111 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from scipy.optimize import brentq
 
-from advisors.costs.assumptions import ONE_PROCESSOR_GB, OPTIONS, Assumptions, Option, change
+from helpers.errors import UserError, explain, show
 from helpers.prices import BILLED_GB_NBYTES
+
+Option = Literal["process", "none", "redis", "cdn"]
+"""Where opened datasets are kept: in each process, nowhere, in Redis, or in each process behind a CDN."""
+
+OPTIONS: tuple[Option, ...] = get_args(Option)
+"""The baseline first: a cache in each process is what titiler.xarray ships with."""
+
+NAMES: Mapping[Option, str] = {
+    "process": "memory of each process (as shipped)",
+    "none": "no cache",
+    "redis": "Redis",
+    "cdn": "a CDN, then memory of each process",
+}
+"""What readers call the options."""
+
+Billing = Literal["instance", "function"]
+
+ONE_PROCESSOR_GB = 1.769
+"""Memory at which a function has one whole processor, all that a Python process can use; from AWS Lambda's guide."""
+
+
+def _number(default: float, low: float, high: float, label: str) -> Any:
+    """Declare a number with its bounds and what it is, with its unit."""
+    return Field(default, ge=low, le=high, description=label)
+
+
+class Assumptions(BaseModel):
+    """Everything but prices that a month's bill depends on, computing and memory first.
+
+    The same table makes the options of the command line and the fields of the page's calculator.
+    The load is that of the published study. What the service takes is what the published case
+    caching-costs/in-region took, to two digits, so that page and calculator tell one bill.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    billing: Billing = Field(default="instance", description="billing of computing")
+    memory_gb: float = _number(1.8, 0.128, 10.24, "memory of a function (GB)")
+    instance_vcpus: float = _number(2, 1, 16, "processors of an instance, always on")
+    instance_gb: float = _number(8, 0.5, 120, "memory of an instance (GB)")
+    service_gb: float = _number(1.2, 0.05, 100, "memory that a process needs without a cache (GB)")
+    requests_per_s: float = _number(185, 1e-3, 1e5, "tiles requested a second, mean of a day")
+    peak_ratio: float = _number(2, 1, 12, "rate in the busiest hour over the mean")
+    n_datasets: float = _number(100, 1, 1e6, "datasets")
+    tiles_per_dataset: float = _number(1e5, 1, 1e9, "tiles of a dataset that anybody requests")
+    zipf: float = _number(0.9, 0, 2, "Zipf exponent of the popularity of datasets and of tiles")
+    ttl_s: float = _number(3600, 1, 1e9, "seconds for which data stay the same: time to live")
+    tile_nbytes: float = _number(19_000, 100, 1e7, "bytes of a tile sent out")
+    make_s: float = _number(0.39, 1e-3, 60, "time to make a tile from an open dataset (s)")
+    open_s: float = _number(0.18, 0, 60, "time to open a dataset (s)")
+    fetch_s: float = _number(0.017, 0, 60, "time to fetch an opened dataset from Redis (s)")
+    make_cpu_s: float = _number(0.13, 1e-4, 60, "processor time to make a tile (s)")
+    open_cpu_s: float = _number(0.024, 0, 60, "processor time to open a dataset (s)")
+    open_gets: float = _number(7.8, 0, 1e4, "requests to the store to open a dataset")
+    tile_gets: float = _number(0.75, 0, 1e4, "requests to the store for the chunks of a tile")
+    metadata_nbytes: float = _number(49_000, 1e3, 1e9, "bytes of an opened dataset")
+
+
+def change(given: Assumptions, changes: Mapping[str, Any]) -> Assumptions:
+    """Change some assumptions by name; what is unknown or out of bounds is refused.
+
+    Examples
+    --------
+    >>> change(Assumptions(), {"requests_per_s": 10}).requests_per_s
+    10.0
+    """
+    known = Assumptions.model_fields
+    if strange := [name for name in changes if name not in known]:
+        raise UserError(f"{show(strange[0])}: no such assumption; allowed: {', '.join(known)}")
+    try:
+        return Assumptions(**{**given.model_dump(), **changes})
+    except ValidationError as error:
+        raise UserError(explain(error)) from error
+
+
+def describe() -> list[dict[str, Any]]:
+    """List the assumptions: name, default, label, and bounds or choices.
+
+    Examples
+    --------
+    >>> describe()[5]["name"], describe()[5]["bounds"]
+    ('requests_per_s', (0.001, 100000.0))
+    """
+    found = []
+    for name, one in Assumptions.model_json_schema()["properties"].items():
+        entry = {"name": name, "default": one["default"], "label": one["description"]}
+        if "enum" in one:
+            found.append({**entry, "choices": one["enum"]})
+        else:
+            found.append({**entry, "bounds": (float(one["minimum"]), float(one["maximum"]))})
+    return found
+
+
+Floats = NDArray[np.float64]
 
 _GB = 1e9  # of memory
 HOURS_PER_MONTH = 720.0
@@ -85,11 +182,8 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
     duration_s = _duration_s(a, option, hit)
     requests, made = (SECONDS_PER_MONTH * each for each in (rate, made_per_s))
     store_gets = made * (a.tile_gets + (1 - hit) * a.open_gets)
-    sent_gb, is_cdn, is_redis = (
-        requests * a.tile_nbytes / BILLED_GB_NBYTES,
-        option == "cdn",
-        option == "redis",
-    )
+    sent_gb = requests * a.tile_nbytes / BILLED_GB_NBYTES
+    is_cdn, is_redis = option == "cdn", option == "redis"
     if a.billing == "instance":
         cpus, memory = prices["instance_vcpu_hour"], prices["instance_gb_hour"]
         hour = a.instance_vcpus * cpus + a.instance_gb * memory
@@ -170,9 +264,10 @@ def list_levers(assumptions: Assumptions) -> dict[str, Assumptions]:
     fitting = max(ONE_PROCESSOR_GB, math.ceil(10 * needed_gb - 1e-9) / 10)
     sizes = {fitting, 10.0, *([a.memory_gb] if a.billing == "function" else [])}
     machine = f"instances of {a.instance_vcpus:g} processors and {a.instance_gb:g} GB"
-    found = {machine: replace(a, billing="instance")}
+    found = {machine: a.model_copy(update={"billing": "instance"})}
     for gb in sorted(sizes):
-        found[f"functions of {gb:g} GB"] = replace(a, billing="function", memory_gb=gb)
+        how = {"billing": "function", "memory_gb": gb}
+        found[f"functions of {gb:g} GB"] = a.model_copy(update=how)
     return found
 
 
@@ -186,7 +281,7 @@ def find_break_even(
     """
 
     def saves(rate: float) -> bool:
-        at = change(assumptions, {"requests_per_s": rate})
+        at = assumptions.model_copy(update={"requests_per_s": rate})
         usd, shipped = (price_option(at, prices, option=one).usd for one in (option, OPTIONS[0]))
         return usd <= (1 - LEAST_SAVING) * shipped
 
@@ -202,11 +297,8 @@ def find_break_even(
     return high
 
 
-Floats = NDArray[np.float64]
-
 N_SINGLE = 200  # ranks that stand alone; further ones are grouped
 GROUP_GROWTH = 1.05  # ratio of the bounds of a group of ranks
-N_BISECTIONS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +371,6 @@ def _evict(counts: Floats, rates: Floats, kept: Floats, n_items: float) -> Float
         return np.minimum(kept, -np.expm1(-rates * math.exp(log_s)))
 
     low, high = -math.log(rates.max()) - 60, -math.log(rates.min()) + 60
-    for _ in range(N_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if counts @ hold(middle) > n_items else (middle, high)
-    return hold(low)
+    if counts @ hold(low) >= n_items:
+        return hold(low)
+    return hold(brentq(lambda log_s: counts @ hold(log_s) - n_items, low, high, xtol=1e-13))

@@ -13,40 +13,36 @@ from helpers.cli import read_numbers, read_pairs
 from helpers.errors import say
 
 if TYPE_CHECKING:
-    from advisors.costs.assumptions import Assumptions
+    from advisors.costs.bill import Assumptions
 
 
 @click.command()
 @click.option("--price-set", default="current", show_default=True, help="Set of prices.yaml.")
-@click.option("--region", default="us-east-1", show_default=True, help="Region of the prices.")
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="An assumption.")
 @click.option("--price", "own", multiple=True, metavar="ITEM=USD", help="A price of your own.")
 @click.option("--published", is_flag=True, help="The published figures next to ours.")
 @click.option("--list", "is_list", is_flag=True, help="List assumptions and prices, and stop.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
-def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
+def costs(price_set: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
-    from advisors.costs.assumptions import Assumptions, change, describe
-    from helpers.prices import PRICE_UNITS, get_prices
+    from advisors.costs.bill import Assumptions, change, describe
+    from helpers.prices import DEFAULT_REGION, PRICE_UNITS, get_prices
 
-    prices = get_prices(price_set, region, overrides=read_numbers("price", given["own"]))
+    prices = get_prices(price_set, overrides=read_numbers("price", given["own"]))
     assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
     if published:
         from advisors.costs.page_tables import compare_published
 
-        found: dict[str, Any] = {"published": compare_published().to_dict("index")}
-        lines = [f"{'item':30} {'published':>12} {'by its rules':>12}"]
-        lines += [
-            f"{item:30} {one['published']:12,.2f} {one['by_its_rules']:12,.2f}"
-            for item, one in found["published"].items()
-        ]
+        table = compare_published().rename_axis(None)
+        found: dict[str, Any] = {"published": table.to_dict("index")}
+        lines = [table.to_string(float_format="{:,.2f}".format)]
     elif is_list:
-        found = {"assumptions": asdict(assumptions), "prices": prices}
+        found = {"assumptions": assumptions.model_dump(), "prices": prices}
         lines = [f"{one['name']:20} {getattr(assumptions, one['name'])!s:>12}  {one['label']}" for one in describe()]  # fmt: skip
         lines += ["", *(f"{item:22} {prices[item]:>14.10g}  {unit}" for item, unit in PRICE_UNITS.items())]  # fmt: skip
     else:
         found = price(assumptions, prices)
-        head = f"prices: {price_set}, {region}; a month is 30 days; USD, three digits"
+        head = f"prices: {price_set}, {DEFAULT_REGION}; a month is 30 days; USD, three digits"
         lines = [head, "", *_render(found)]
     say(json.dumps(found, indent=2) if is_json else "\n".join(lines))
 
@@ -63,14 +59,14 @@ def price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, An
         name: {option: cost.usd for option, cost in compare_options(one, prices).items()}
         for name, one in list_levers(assumptions).items()
     }
-    return {"assumptions": asdict(assumptions), "levers": levers, "options": options}
+    return {"assumptions": assumptions.model_dump(), "levers": levers, "options": options}
 
 
 def _render(found: Mapping[str, Any]) -> list[str]:
     """Write what was found as two tables: billing by cache, and what each cache is made of."""
     import pandas as pd
 
-    from advisors.costs.assumptions import NAMES
+    from advisors.costs.bill import NAMES
 
     kept = {"hit_ratio": "datasets found", "edge_hit_ratio": "tiles found in the CDN"}
     kept |= {"duration_s": "s a tile", "n_instances": "instances"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from advisors.costs.assumptions import NAMES, ONE_PROCESSOR_GB, describe
+from advisors.costs.bill import NAMES, ONE_PROCESSOR_GB, describe
 from helpers.benchmark.record import read_records
 from helpers.parameters import Expected, write_table
 from helpers.paths import ROOT

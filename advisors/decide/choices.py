@@ -57,6 +57,7 @@ class Client:
     in_turn: float = 1.0  # requests for a chunk, one after the other
     opening: tuple[int, int] = (0, 0)  # requests and waits that a dataset takes to open
     way: Way | None = None  # to read a file of HDF5; None for chunks of Zarr
+    recipe: str = ""  # of the book, that has its lines
 
     def support(self, profile: str, request_nbytes: float, *, is_many: bool = False) -> str:
         """Say what a prediction rests on: where the client was measured, and how alike that is.
@@ -82,17 +83,18 @@ CLIENTS: Mapping[str, Client] = {
         # since 2026 s3fs asks for the length of each chunk first, and opening takes seven requests
         # twice, mostly in turn (ledger of requests: zarr 3.4, s3fs 2026.9)
         Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS, 10, 2, (14, 8)),
-        Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS),
+        Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS,
+               recipe="Open Zarr through obstore"),
         Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.1e7, 5.2e7), _GRANULE, 1,
                way=DEFAULT),
         Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), in_flight=1,
                way=DEFAULT_HTTPS),
         Client("obstore-whole", "h5py in memory, the file fetched whole by obstore", (8.0e6, 8.4e6),
-               _GRANULE, way=_WHOLE),
+               _GRANULE, way=_WHOLE, recipe="Fetch the whole file in parallel ranges"),
         Client("fsspec-tuned", "h5py over s3fs, 8 MiB blocks kept", (1.7e6, 8.4e6), _GRANULE, 1,
-               way=BLOCKS),
+               way=BLOCKS, recipe="Keep blocks of a file object"),
         Client("references", "virtual references, zarr over obstore", (3.7e4, 2.4e6), _GRANULE,
-               way=_REFERENCES),
+               way=_REFERENCES, recipe="Virtual references"),
     )
 }  # fmt: skip
 

@@ -241,14 +241,13 @@ def write_why(answer: Answer) -> Iterator[str]:
         yield "Caches of tiles and of opened datasets, and their bills: wire costs."
     if answer.question.array.format == "hdf5":
         yield "What its metadata cost, and how to repack it: wire hdf5 advise."
-    if answer.question.asked.batch:
-        yield "A dataset for PyTorch that asks for a batch at once: the recipe Load random boxes."
+    recipes = [answer.best.client.recipe, "Load random boxes" * bool(answer.question.asked.batch)]
+    yield f"Recipes of the book: {', '.join(filter(None, recipes)) or 'none'}."
     yield f"\n{write_code(answer.question, answer.best)}"
 
 
-_BLOCK_NBYTES = 8 * 2**20  # of a block that is kept, and of a part of a file fetched whole
-BUCKET, ARRAY, FILE = "s3://BUCKET", "array.zarr", "granule.h5"
-"""What stands for the reader's own dataset where it lies in no bucket."""
+BUCKET = "s3://BUCKET"
+"""What stands for the reader's own where a dataset lies in none."""
 
 _NEW = """\
 import zarr
@@ -263,13 +262,7 @@ array = zarr.open_group(store, zarr_format=3).create_array(
 )
 
 """
-_READ = {
-    "zarr-s3fs": """\
-import zarr
-
-array = zarr.open_array({address!r}, path={variable!r}, mode="r")
-values = array[{selection}]""",
-    "zarr-obstore": """\
+_READ = """\
 import zarr
 from obstore.store import from_url
 from zarr.storage import ObjectStore
@@ -277,97 +270,48 @@ from zarr.storage import ObjectStore
 zarr.config.set({{"async.concurrency": {in_flight}}})
 store = ObjectStore(from_url({address!r}), read_only=True)
 array = zarr.open_array(store, path={variable!r}, mode="r")
-values = array[{selection}]""",
-    "fsspec-readahead": """\
-import h5py
-import s3fs
+values = array[{selection}]"""
+_REPACK = """\
+import subprocess
 
-granule = h5py.File(s3fs.S3FileSystem().open({address!r}))""",
-    "fsspec-https": """\
-import fsspec
-import h5py
-
-granule = h5py.File(fsspec.open({address!r}).open())""",
-    "fsspec-tuned": """\
-import h5py
-import {package}
-
-how = {{"cache_type": "blockcache", "block_size": {part}}}
-granule = h5py.File({opener}({address!r}, **how){opened})""",
-    "obstore-whole": """\
-import io
-from concurrent.futures import ThreadPoolExecutor
-
-import h5py
-import obstore
-from obstore.store import from_url
-
-store, name = from_url({bucket!r}), {name!r}
-starts = range(0, obstore.head(store, name)["size"], {part})
-with ThreadPoolExecutor({in_flight}) as pool:
-    parts = pool.map(lambda i: obstore.get_range(store, name, start=i, length={part}), starts)
-    granule = h5py.File(io.BytesIO(b"".join(parts)))""",
-    "references": """\
-import xarray as xr
-import zarr
-from obspec_utils.registry import ObjectStoreRegistry
-from obstore.store import from_url
-from virtualizarr.parsers import HDFParser
-
-zarr.config.set({{"async.concurrency": {in_flight}}})
-registry = ObjectStoreRegistry({{{bucket!r}: from_url({bucket!r})}})
-store = HDFParser()({address!r}, registry)
-dataset = xr.open_zarr(store, consolidated=False, zarr_format=3, chunks=None)""",
-}
-"""Lines that read, by client; what comes from a dataset stands in `repr`."""
+subprocess.run({command!r}, check=True)"""
+_PAGE_NBYTES = 8 * 2**20  # of a repacked file, as published advice has it
 
 
 def write_code(question: Question, choice: Choice) -> str:
-    """Write the lines that make a choice and read the access that happens most, at the address of the dataset if it is far."""
-    array, is_file = question.array, choice.client.way is not None
+    """Write lines of Zarr or of a repack to paste, with what comes from a dataset in `repr`; none where a recipe is all."""
+    array, new = question.array, [one for one in choice.layouts if one != question.array.layout]
     scheme, _, place = question.address.rstrip("/").partition("://")
-    bucket, name, variable, code = BUCKET, FILE if is_file else ARRAY, "field", ""
-    if place and scheme in ("s3", "http", "https"):
-        folder, _, last = place.rpartition("/")
-        bucket, name = (f"{scheme}://{folder}", last) if folder else (f"{scheme}://{place}", "")
-    if question.address:  # an array that is given by its own address has no name in a group
-        is_alone = question.address.rstrip("/").endswith(f"/{array.variable}")
-        variable = "" if is_alone and not is_file else array.variable
+    folder, _, last = place.rpartition("/")
+    bucket, name = (f"{scheme}://{folder}", last) if scheme == "s3" and folder else (BUCKET, "")
+    variable = array.variable if question.address else "field"
+    if choice.client.way:
+        repacks = [Repack(_PAGE_NBYTES, ((variable, one.chunk_shape),)) for one in new]
+        commands = [["h5repack", *one.list_arguments(), name or "granule.h5", "new.h5"] for one in repacks]  # fmt: skip
+        return "\n".join(_REPACK.format(command=command) for command in commands)
+    if question.address.rstrip("/").endswith(f"/{array.variable}"):
+        variable = ""  # an array that is given by its own address has no name in a group
     pairs = zip(question.shares, question.pattern.accesses, strict=True)
-    usual = max(pairs, key=lambda pair: pair[0])[1]
-    for i, (layout, names) in enumerate(zip(choice.layouts, choice.serves, strict=False), start=1):
-        if layout == array.layout or choice.action in ("default", "set"):
-            continue
-        if is_file:
-            repack = Repack(_BLOCK_NBYTES, ((variable, layout.chunk_shape),))
-            command = ["h5repack", *repack.list_arguments(), name, "new.h5"]
-            code += f"import subprocess\n\nsubprocess.run({command!r}, check=True)\n\n"
-            continue
-        new = f"copy-{i}.zarr" if len(choice.layouts) > 1 else "new.zarr"
-        code += _NEW.format(
-            address=f"{bucket}/{new}",
-            variable=variable,
-            shape=array.shape,
-            dtype=str(array.dtype),
-            layout=layout,
-            dimensions=list(array.dimensions) or [f"d{j}" for j in range(len(array.shape))],
-        )
-        name = new if usual.name in names else name
+    usual, code, name = max(pairs, key=lambda pair: pair[0])[1], "", name or "array.zarr"
+    for i, (layout, names) in enumerate(zip(choice.layouts, choice.serves, strict=True), start=1):
+        if layout in new and choice.action not in ("default", "set"):
+            copy = f"copy-{i}.zarr" if len(choice.layouts) > 1 else "new.zarr"
+            code += _NEW.format(
+                address=f"{bucket}/{copy}",
+                variable=variable,
+                shape=array.shape,
+                dtype=str(array.dtype),
+                layout=layout,
+                dimensions=list(array.dimensions) or [f"d{j}" for j in range(len(array.shape))],
+            )
+            name = copy if usual.name in names else name
     selection = (
         ":" if part == n else "0" if part == 1 else f"0:{part}"
         for part, n in zip(usual.extent, array.shape, strict=True)
     )
-    web = ("fsspec", "fsspec.open", ".open()")
-    package, opener, opened = web if bucket.startswith("http") else ("s3fs", "s3fs.S3FileSystem().open", "")  # fmt: skip
-    return code + _READ[choice.client.name].format(
-        address=f"{bucket}/{name}".rstrip("/"),
-        bucket=bucket,
-        name=name,
+    return code + _READ.format(
+        address=f"{bucket}/{name}",
         variable=variable,
         in_flight=choice.in_flight,
         selection=", ".join(selection),
-        part=_BLOCK_NBYTES,
-        package=package,
-        opener=opener,
-        opened=opened,
     )

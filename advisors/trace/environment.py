@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from helpers.errors import UserError
+from helpers.netem.certificates import BUNDLE_VARIABLES
 
 TOKEN = "WIRE_TRACE"  # noqa: S105
 """Variable by which processes of the program are known."""
@@ -20,17 +19,6 @@ SHIMS = Path(__file__).with_name("shims")
 # What gives credentials to machines of a cloud: on addresses of the machine itself, which no proxy reaches.
 METADATA_SERVICES = "169.254.169.254,169.254.170.2,metadata.google.internal"
 
-# Each of these names a file of certificates, for the clients that the comment names.
-BUNDLE_VARIABLES = (
-    "SSL_CERT_FILE",  # Python's ssl, httpx, obstore, Icechunk, TensorStore
-    "REQUESTS_CA_BUNDLE",  # requests
-    "CURL_CA_BUNDLE",  # requests, curl
-    "AWS_CA_BUNDLE",  # botocore, aiobotocore
-    "GDAL_CURL_CA_BUNDLE",  # GDAL: rasterio sets certifi's otherwise
-    "TILEDB_SSL_CA_FILE",
-    "TILEDB_VFS_S3_CA_FILE",
-)
-
 # Options of fsspec's filesystems, which are JSON and may be the user's own.
 _SESSIONS = {
     "FSSPEC_HTTP_CLIENT_KWARGS": {"trust_env": True},
@@ -38,16 +26,6 @@ _SESSIONS = {
     "FSSPEC_GCS_SESSION_KWARGS": {"trust_env": True},
     "FSSPEC_GS_SESSION_KWARGS": {"trust_env": True},
 }
-
-
-def find_bundles(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Find the files of certificates that a program trusts: the system's, certifi's and those it is told of."""
-    paths = [ssl.get_default_verify_paths().openssl_cafile]
-    paths.append(ssl.get_default_verify_paths().cafile or "")
-    if (certifi := find_spec("certifi")) and certifi.origin:
-        paths.append(os.path.join(os.path.dirname(certifi.origin), "cacert.pem"))
-    paths += [environment.get(name, "") for name in BUNDLE_VARIABLES]
-    return tuple(dict.fromkeys(Path(path).resolve() for path in paths if os.path.isfile(path)))
 
 
 def check_proxies(environment: Mapping[str, str]) -> None:

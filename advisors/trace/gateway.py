@@ -32,10 +32,10 @@ from urllib.request import getproxies, proxy_bypass
 
 import psutil
 
-from advisors.trace.environment import TOKEN, find_bundles
+from advisors.trace.environment import TOKEN
 from advisors.trace.rows import TracedRequest, Tunnel
 from helpers.errors import tell_refusal
-from helpers.netem.certificates import Authority, write_bundle
+from helpers.netem.certificates import Authority, find_bundles, write_bundle
 from helpers.netem.exchange import BodyTransfer, Emulation, Exchange, Pipe, Upstream, connect
 from helpers.netem.http import (
     BadHead,

@@ -54,13 +54,7 @@ _BLOSC_BYTE_SHUFFLE = 1
 
 
 def iterate_blocks(shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> Iterator[Block]:
-    """Yield the slices of each chunk, the last dimension fastest.
-
-    Examples
-    --------
-    >>> [block[0].start for block in iterate_blocks((5,), (2,))]
-    [0, 2, 4]
-    """
+    """Yield the slices of each chunk, the last dimension fastest."""
     starts = [range(0, n, c) for n, c in zip(shape, chunk_shape, strict=True)]
     for corner in itertools.product(*starts):
         yield tuple(

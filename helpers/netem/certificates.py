@@ -12,7 +12,8 @@ import os
 import ssl
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from cryptography import x509
@@ -33,6 +34,18 @@ _USAGES = (
     "crl_sign",
     "encipher_only",
     "decipher_only",
+)
+
+
+# Each of these names a file of certificates, for the clients that the comment names.
+BUNDLE_VARIABLES = (
+    "SSL_CERT_FILE",  # Python's ssl, httpx, obstore, Icechunk, TensorStore
+    "REQUESTS_CA_BUNDLE",  # requests
+    "CURL_CA_BUNDLE",  # requests, curl
+    "AWS_CA_BUNDLE",  # botocore, aiobotocore
+    "GDAL_CURL_CA_BUNDLE",  # GDAL: rasterio sets certifi's otherwise
+    "TILEDB_SSL_CA_FILE",
+    "TILEDB_VFS_S3_CA_FILE",
 )
 
 
@@ -114,6 +127,16 @@ def _as_file(content: bytes) -> Iterator[str]:
             named.write(content)
             named.flush()
             yield named.name
+
+
+def find_bundles(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Find the files of certificates that a program trusts: the system's, certifi's and those it is told of."""
+    paths = [ssl.get_default_verify_paths().openssl_cafile]
+    paths.append(ssl.get_default_verify_paths().cafile or "")
+    if (certifi := find_spec("certifi")) and certifi.origin:
+        paths.append(os.path.join(os.path.dirname(certifi.origin), "cacert.pem"))
+    paths += [environment.get(name, "") for name in BUNDLE_VARIABLES]
+    return tuple(dict.fromkeys(Path(path).resolve() for path in paths if os.path.isfile(path)))
 
 
 def write_bundle(path: Path, authority: Authority, others: Iterable[Path] = ()) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -248,6 +249,7 @@ class Emulation:
         self._faults = Random(f"faults {seed}")
         self.link = Link(Profile("loopback"), VirtualTime(dilation))
         self.tag = ""  # of the requests that arrive from now on
+        self.tls: ssl.SSLContext | None = None  # with which clients are answered that speak TLS
 
     def emulate(self, profile: Profile, dilation: float | None = None) -> None:
         """Emulate a profile on the requests that arrive from now on, maybe at another dilation.

@@ -103,6 +103,7 @@ class Profile:
     round_trip_s: Amount | None = None
     setup_round_trips: Amount | None = None
     initial_window_nbytes: Annotated[int, Gt(0)] | None = None
+    tls: bool = False  # whether clients reach it by TLS, for which their processors pay
     # how `wire calibrate` measured it, as its file says
     measurement: Mapping[str, Any] = field(default_factory=dict, hash=False)
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -75,6 +76,23 @@ class Proxy:
         """Mark the rows of requests that arrive from now on."""
         self._command("tag", tag)
 
+    @contextmanager
+    def encrypted(self) -> Iterator[str]:
+        """Return where clients find the store by TLS; they and what they start trust it meanwhile."""
+        from helpers.netem.certificates import BUNDLE_VARIABLES
+
+        before = {name: os.environ.get(name) for name in BUNDLE_VARIABLES}
+        with TemporaryDirectory(prefix="arrays-tls-") as folder:
+            bundle = Path(folder) / "trusted.pem"
+            self._command("encrypt", bundle)
+            os.environ.update(dict.fromkeys(BUNDLE_VARIABLES, str(bundle)))
+            try:
+                yield self.endpoint_url.replace("http:", "https:")
+            finally:
+                for name, value in before.items():
+                    os.environ.pop(name, None)
+                    os.environ.update({} if value is None else {name: value})
+
     def take_trace(self) -> list[Request]:
         """Return the rows of the requests that ended since the last call, in that order, and forget them."""
         rows: list[Request] = self._command("take")
@@ -116,9 +134,9 @@ def open_proxy(
 ) -> Iterator[Proxy]:
     """Start a proxy before an object store; it ends with the context, or with its owner.
 
-    It speaks plain HTTP on both sides and passes requests on untouched, so that
-    any client works through it, with its own credentials. Round trips of setting up a connection
-    are waited for where the profile has some; nothing is encrypted. With a `dilation` all that it emulates is
+    It passes requests on untouched, so that any client works through it, with its own credentials:
+    to the store by plain HTTP, from clients by TLS too while that is asked for. Round trips of
+    setting up a connection are waited for where the profile has some. With a `dilation` all that it emulates is
     as many times slower, and its trace is in virtual seconds.
     """
     check_dilation(dilation)

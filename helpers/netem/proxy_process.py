@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import count
 from multiprocessing.connection import Connection as Commands
+from pathlib import Path
 from typing import Any
 
 from helpers.models.requests import Request
@@ -90,6 +91,9 @@ def _find_holder(inode: int, pids: Iterable[int]) -> int | None:
     return None
 
 
+_HANDSHAKE = b"\x16"  # the first byte of a connection under TLS (RFC 8446)
+
+
 class Connection:
     """Serve one client's connection until either side ends it."""
 
@@ -110,6 +114,7 @@ class Connection:
     def serve(self) -> None:
         """Serve requests, then close both sides."""
         try:
+            self._decipher()
             while self._serve_one():
                 pass
         except (OSError, BadHead):
@@ -118,6 +123,14 @@ class Connection:
             self._upstream.close()
             self._client.sock.close()
             self._pipe.close()
+
+    def _decipher(self) -> None:
+        """Answer by TLS where the client speaks it, which its first byte tells."""
+        context, sock = self._emulation.tls, self._client.sock
+        if context is not None and sock.recv(1, socket.MSG_PEEK) == _HANDSHAKE:
+            self._client = Source(context.wrap_socket(sock, server_side=True))
+            self._pipe.close()
+            self._pipe = Pipe(is_copying=True)
 
     def _serve_one(self) -> bool:
         """Serve one request and write its row; tell whether the connection goes on."""
@@ -173,12 +186,15 @@ BACKLOG = 1024
 STACK_NBYTES = 1 << 18
 
 
+_HOST = "127.0.0.1"
+
+
 def listen() -> socket.socket:
     """Listen on a free port of the loopback interface."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_NBYTES)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    listener.bind(("127.0.0.1", 0))
+    listener.bind((_HOST, 0))
     listener.listen(BACKLOG)
     return listener
 
@@ -192,9 +208,19 @@ def accept_all(listener: socket.socket, emulation: Emulation, owner_pid: int = 0
         threading.Thread(target=serve, daemon=True).start()
 
 
+def encrypt(emulation: Emulation, bundle: Path) -> None:
+    """Answer clients by TLS too, from now on, and write what they are to trust."""
+    from helpers.netem.certificates import Authority, find_bundles, write_bundle  # slow to import
+
+    authority = Authority()
+    write_bundle(bundle, authority, find_bundles(os.environ))
+    emulation.tls = authority.server_context(_HOST)
+
+
 COMMANDS: dict[str, Callable[..., Any]] = {
     "emulate": Emulation.emulate,
     "tag": lambda emulation, tag: setattr(emulation, "tag", tag),
+    "encrypt": encrypt,
     "take": lambda emulation: emulation.trace.take(),
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from advisors.costs.assumptions import Assumptions, change
+from advisors.costs.bill import Assumptions, change
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval

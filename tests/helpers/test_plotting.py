@@ -14,7 +14,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from advisors.costs.assumptions import OPTIONS
+from advisors.costs.bill import OPTIONS
 from helpers.arrays.readers import READERS
 from helpers.benchmark.record import read_published
 from helpers.errors import UserError

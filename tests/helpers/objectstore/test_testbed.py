@@ -5,18 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import ssl
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from unittest.mock import Mock
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
+import certifi
+import icechunk
 import obstore
 import psutil
 import pytest
 
 from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
+from helpers.netem.profiles import Profile, get_profile
 from helpers.objectstore import testbed as servers
 from helpers.objectstore.testbed import (
     VERSION,
@@ -84,9 +89,9 @@ def test_settings_of_the_user_do_not_reach_it(
         make_location(server, "written").check()
 
 
-def claim(folder: Path, needed_nbytes: int = 0) -> None:
+def claim(folder: Path) -> None:
     """Claim a folder and let it go."""
-    with claim_folder(folder, needed_nbytes=needed_nbytes):
+    with claim_folder(folder):
         pass
 
 
@@ -105,7 +110,7 @@ def test_a_folder_that_others_could_fill_is_refused(
 
 
 def test_what_cannot_be_used_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of others, a file in the way, and a file system that is or becomes full."""
+    """Files of others, a file in the way, and a file system that is full."""
     for name in ("thesis.tex", ".hidden", "buckets"):
         (folder := tmp_path / f"with {name}").mkdir()
         (folder / name).touch()
@@ -116,8 +121,6 @@ def test_what_cannot_be_used_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         UserError, match=r"^store folder .*/buckets: cannot be used \(File exists\)"
     ):
         claim(folder / "buckets")
-    with pytest.raises(UserError, match=r"\d+ MB are free and 1000000000000 MB needed; allowed:"):
-        claim(tmp_path / "store", needed_nbytes=10**18)
     monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError(28, "No space left")))
     with pytest.raises(UserError, match=r"cannot be used \(No space left\)"):
         claim(tmp_path / "store")
@@ -178,6 +181,38 @@ def test_the_embedded_store_is_traced_and_kept(cache: Path) -> None:
         assert bytes(obstore.get(testbed.far.obstore(), "x").bytes()) == b"1234"
         [row] = testbed.take_trace()
         assert row.first_byte_s - row.start_s > 0.02
+
+
+@pytest.mark.usefixtures("cache")
+def test_by_tls_each_client_reads_what_is_there_and_others_do_not_trust_it() -> None:
+    """What is read by TLS is traced as without; nobody trusts the store but while it is open."""
+    data, before = os.urandom(3_000_000), dict(os.environ)
+    with open_testbed("embedded", Profile("cloud", tls=True)) as testbed:
+        near, far = testbed.near / "made", testbed.far / "made"
+        assert far.endpoint_url.startswith("https://127.0.0.1:")
+        obstore.put(near.obstore(), "a", data)
+        made = icechunk.Repository.create((near / "ice").icechunk_storage())
+        reads = {
+            "obstore": lambda: bytes(obstore.get(far.obstore(), "a").bytes()),
+            "s3fs": lambda: far.fsspec().cat_file(f"{far.path}/a"),
+            "botocore": lambda: (
+                far.botocore().get_object(Bucket=far.bucket, Key="made/a")["Body"].read()
+            ),
+        }
+        for name, read in reads.items():
+            testbed.take_trace()
+            assert read() == data, name
+            rows = testbed.take_trace()
+            assert sum(row.nbytes for row in rows) == len(data) and not rows[-1].is_cut
+            assert rows[-1].start_s <= rows[-1].first_byte_s < rows[-1].end_s
+        there = icechunk.Repository.open((far / "ice").icechunk_storage())
+        assert [*there.list_branches()] == [*made.list_branches()]
+        with pytest.raises(HTTPError):  # by plain HTTP too, and there is an answer
+            urllib.request.urlopen(testbed.proxy.endpoint_url)
+        strangers = ssl.create_default_context(cafile=certifi.where())
+        with pytest.raises(URLError, match="certificate verify failed"):
+            urllib.request.urlopen(str(far.endpoint_url), context=strangers)
+    assert dict(os.environ) == before
 
 
 def test_a_store_of_ones_own_has_its_own_network_and_time(own_store: str) -> None:
@@ -391,16 +426,3 @@ def test_builders_at_the_same_time_build_once(place: Path) -> None:
     assert call.endswith(f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}")
     left = {path.name for path in (place / "cache" / "arrays-over-the-wire").iterdir()}
     assert left == {Path(answer).name, "versitygw.lock"}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif("ARRAYS_TEST_BUILD" not in os.environ, reason="fetches and builds for minutes")
-@pytest.mark.parametrize("has_go", [True, False])
-def test_a_real_build(has_go: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From an empty cache, with the Go on PATH and without one."""
-    monkeypatch.delenv("ARRAYS_VERSITYGW", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    if not has_go:
-        monkeypatch.setattr(servers, "_go_version", lambda *_: (0, 0))
-    built = find_or_build_versitygw()
-    assert is_built_from_source(built) and built.stat().st_size < 100e6

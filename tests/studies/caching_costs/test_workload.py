@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from advisors.costs.assumptions import Assumptions
+from advisors.costs.bill import Assumptions
 from helpers.benchmark.contender import CheckError
 from helpers.objectstore.locations import Location
 from studies.caching_costs import findings
@@ -100,7 +99,7 @@ def test_assumptions_are_those_measured() -> None:
     measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_nbytes": 5200.0, "service_gb": 0.6}
     measured |= {"make_cpu_s": 0.1, "open_cpu_s": 0.05}
     found = findings.learn_assumptions(alone, 5001.0)
-    assert asdict(found) == pytest.approx({**asdict(Assumptions()), **measured})
+    assert found.model_dump() == pytest.approx({**Assumptions().model_dump(), **measured})
 
 
 def test_what_a_tile_takes_and_gains() -> None:
