@@ -21,7 +21,7 @@ PATHS = {layer: sorted((ROOT / layer).rglob("*.py")) for layer in LAYERS}
 # They only fall: a change that needs room makes it elsewhere, but for what is allowed below.
 BOUNDS = {
     "helpers": (52, 10_360),
-    "advisors": (39, 7_785),
+    "advisors": (36, 7_660),
     "studies": (69, 8_800),
     "_ext": (3, 180),
     "tests": (77, 15_086),
