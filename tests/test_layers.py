@@ -21,7 +21,7 @@ PATHS = {layer: sorted((ROOT / layer).rglob("*.py")) for layer in LAYERS}
 # They only fall: a change that needs room makes it elsewhere, but for what is allowed below.
 BOUNDS = {
     "helpers": (52, 10_396),
-    "advisors": (39, 7_786),
+    "advisors": (36, 7_655),
     "studies": (76, 9_805),
     "_ext": (3, 180),
     "tests": (80, 15_611),
