@@ -39,7 +39,8 @@ def test_a_table_is_whole_and_has_its_source(name: str) -> None:
 
 def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
     """No table is left out, and the README links each address and names each licence."""
-    assert {path.stem for path in published.FOLDER.glob("*.csv")} == {*TABLES}
+    there = {path.stem for path in published.FOLDER.glob("*.csv")}
+    assert there - {against_real.TABLE.stem} == {*TABLES}  # which is ours
     text = (published.FOLDER / "README.md").read_text()
     assert {*re.findall(r"`([\w-]+)\.csv`", text)} == {*TABLES}
     for told in TABLES.values():
