@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 import subprocess
@@ -25,14 +24,15 @@ from helpers.arrays.stores import checksum
 from helpers.benchmark import statistics
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.record import read_published
+from helpers.benchmark.statistics import Interval
 from helpers.errors import UserError
-from helpers.findings import Finding, as_finding
+from helpers.findings import Finding, Found
 from helpers.paths import cache_folder
 from helpers.plotting import tables
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHARCOAL
 from studies.chunk_shape import layouts
-from studies.chunk_shape.findings import MIX, list_biases
+from studies.chunk_shape.findings import list_biases, tabulate
 from studies.chunk_shape.layouts import FILTERS, ChunkLayout, drop_pages
 from studies.chunk_shape.workload import HyperslabRead, contend_read, leave_first
 
@@ -66,14 +66,11 @@ def _with_h5repack(source: Path, target: Path, chunk: Shape) -> None:
 
 
 def _with_dask(source: Path, target: Path, chunk: Shape) -> None:
-    """Store slabs of the array, each as thick as a chunk, so that each chunk is written once."""
+    """Store slabs of the array, each some chunks thick, so that each chunk is written once."""
     with h5py.File(source) as old, h5py.File(target, "w") as new:
-        shape = old["t"].shape
-        n = max(1, round(2**25 / (4 * chunk[0] * math.prod(shape[1:]))))  # 32 MiB, or a chunk
-        array: Any = da.from_array(  # type: ignore[no-untyped-call]
-            old["t"], chunks=(n * chunk[0], *shape[1:]), lock=True
-        )
-        made = new.create_dataset("t", shape, "f4", chunks=chunk, **FILTERS)
+        slab = (-(-1000 // chunk[0]) * chunk[0], *old["t"].shape[1:])
+        array: Any = da.from_array(old["t"], slab, lock=True)  # type: ignore[no-untyped-call]
+        made = new.create_dataset("t", array.shape, "f4", chunks=chunk, **FILTERS)
         da.store(array, made, lock=True, scheduler="threads")
 
 
@@ -174,7 +171,7 @@ def plan_rewrites(
 ) -> list[Rewrite]:
     """List the rewrites: each tool that is here to each target of the study."""
     source, expected = prepare_source(values), checksum(values)
-    targets = [one for one in chosen if one.name in read_rewrites().index]
+    targets = [one for one in chosen if one.name in read_rewrites().index.get_level_values(0)]
     return [
         Rewrite(tool, source, target, expected)
         for target in targets
@@ -204,53 +201,31 @@ def count_stored(reads: Sequence[HyperslabRead]) -> pd.Series[float]:
     return pd.Series(found)
 
 
-def compare_first(rows: pd.DataFrame) -> dict[tuple[str, str], Finding]:
-    """Compute the first read after opening over the mean of the later ones, by layout and access."""
+def compare_first(rows: pd.DataFrame) -> pd.Series[float]:
+    """Compute each first read after opening over the mean of the later ones, by layout, access and block."""
     part = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
-    box_s = tables.trace_of(part).reindex(columns=["box_s"])["box_s"].dropna()
-    ratio = box_s.map(lambda each: each[0] / np.mean(leave_first(each)))
-    groups = ratio.groupby([part["contender"][ratio.index], part["access"][ratio.index]])
-    return {
-        (str(layout), str(access)): as_finding(statistics.ratio_interval(np.log(one.to_numpy())))
-        for (layout, access), one in groups
-    }
+    part = part.join(tables.trace_of(part).reindex(columns=["box_s"])).dropna(subset="box_s")
+    box_s = part.set_index(["contender", "access", "block"])["box_s"]
+    return box_s.map(lambda each: each[0] / np.mean(leave_first(each)))
 
 
-def compare_tools(rows: pd.DataFrame) -> dict[tuple[str, str], Finding]:
-    """Compute the time of each rewrite over that of nccopy, by tool and target, paired within blocks."""
-    part, found = rows[rows["access"] == "rewrite"], {}
-    for target, each in part.groupby("target", sort=False):
-        for tool in each["contender"].unique():
-            if tool != "nccopy" and "nccopy" in {*each["contender"]}:
-                ratio = statistics.paired_ratio(each, tool, "nccopy")
-                found[str(tool), str(target)] = as_finding(ratio)
+def compare_tools(rows: pd.DataFrame) -> dict[tuple[str, str], Interval]:
+    """Compute the time of each rewrite over that of nccopy, by target and tool, paired within blocks."""
+    found = {}
+    for target, part in rows[rows["access"] == "rewrite"].groupby("target"):
+        tools = [tool for tool in TOOLS if {tool, "nccopy"} <= {*part["contender"]}]
+        for tool in tools[1:]:
+            found[str(target), tool] = statistics.paired_ratio(part, tool, "nccopy")
     return found
 
 
-def judge_study(rows: pd.DataFrame, blocks: pd.DataFrame) -> dict[str, Finding]:
-    """Find what shape gains over size, and the reads after which a rewrite to 4 MiB has paid.
-
-    Shape is the slower access without chunks over that of the slowest chunks, so that sizes are
-    no part of it. A read is of an equal mix, of the array as it was before and after.
-    """
-    wide: Any = blocks[blocks["control_of"] == ""].pivot(index="block", columns="contender")
-    slower = wide[["series", "slice"]].T.groupby(level="contender").max().T
+def compare_shapes(blocks: pd.DataFrame) -> Interval:
+    """Compute the slower access without chunks over that of the slowest chunks: shape, sizes apart."""
+    part = blocks[blocks["control_of"] == ""].set_index(["block", "contender"])
+    slower = part[["series", "slice"]].max(axis=1).unstack()
     over = slower[[*CONTIGUOUS]].max(axis=1) / slower.drop(columns=[*CONTIGUOUS]).max(axis=1)
-    found = {"shape-over-size": over}
-    is_rewrite = (rows["contender"] == "nccopy") & (rows.get("target") == LARGEST)
-    rewrite_s = rows[is_rewrite & (rows["phase"] == "measured")].set_index("block")["read_s"]
-    gained_s = wide[MIX][CONTIGUOUS[1]] - wide[MIX][LARGEST]
-    if len(rewrite_s) and (gained_s > 0).all():
-        found["reads-to-pay"] = rewrite_s / gained_s
-    told = {
-        "shape-over-size": "slower access, without chunks over slowest chunks",
-        "reads-to-pay": "rewrite by nccopy over the time that a read gains",
-    }
-    intervals = {
-        key: statistics.ratio_interval(np.log(each.dropna().to_numpy(np.float64)))
-        for key, each in found.items()
-    }
-    return {key: replace(as_finding(one), quantity=told[key]) for key, one in intervals.items()}
+    told = "slower access, without chunks over slowest chunks"
+    return replace(statistics.ratio_interval(np.log(over.to_numpy(np.float64))), quantity=told)
 
 
 def read_study() -> pd.DataFrame:
@@ -270,83 +245,72 @@ def read_study() -> pd.DataFrame:
 
 
 def read_rewrites() -> pd.DataFrame:
-    """Read the published minutes of h5repack over those of nccopy, by target, on disk and SSD."""
+    """Read the published minutes of h5repack over those of nccopy, by target and tool."""
     rows = read_published("rew2013_rechunking_minutes")
     target = rows["chunk_kb_nominal"].map("balanced {:.0f} KiB".format)
     wide: Any = rows.assign(target=target).pivot(index=["target", "medium"], columns="tool")
     over = wide["time_min"]["h5repack"] / wide["time_min"]["nccopy"]
-    return pd.DataFrame(over.unstack("medium"))
+    found = over.unstack("medium").assign(contender="h5repack")
+    return pd.DataFrame(found.set_index("contender", append=True).add_prefix("theirs, "))
 
 
 def tabulate_rewrites(
-    rows: pd.DataFrame, over: Mapping[tuple[str, str], Finding], absent: Mapping[str, str]
+    rows: pd.DataFrame, over: Mapping[tuple[str, str], Interval], absent: Mapping[str, str]
 ) -> pd.DataFrame:
     """Tabulate each rewrite: seconds, how many times nccopy's, and those published; else why not."""
     part = rows[(rows["access"] == "rewrite") & (rows["phase"] == "measured")]
-    seconds = part.groupby(["target", "contender"], sort=False)["read_s"].median()
-    theirs, lines = read_rewrites(), {}
-    for target, tool in sorted(seconds.index, key=lambda at: (ORDER.index(at[0]), at[1])):
-        one = over.get((tool, target), Finding())
-        told = theirs.loc[target] if tool == "h5repack" else {"disk": np.nan, "ssd": np.nan}
-        cells = [seconds[target, tool], one.value, one.low, one.high, told["disk"], told["ssd"], ""]
-        lines[target, tool] = cells
-    for tool, reason in absent.items():
-        lines["every target", tool] = [np.nan] * 6 + [reason]
-    columns = ["seconds", "over nccopy", "low", "high", "theirs, disk", "theirs, SSD", "absent"]
-    return pd.DataFrame(lines, index=columns).T
+    seconds = part.groupby(["target", "contender"])["read_s"].median()
+    ratios = tabulate(over).rename(columns={"median": "over nccopy"})
+    ratios.index = pd.MultiIndex.from_tuples(ratios.index, names=seconds.index.names)
+    table = seconds.to_frame("seconds").join(ratios).join(read_rewrites())
+    why = {("every target", tool): reason for tool, reason in absent.items()}
+    lacking = pd.DataFrame({"absent": pd.Series(why, dtype=object)})
+    ordered = [table.loc[[one]] for one in ORDER if one in table.index.get_level_values(0)]
+    return pd.concat([*ordered, lacking] if why else ordered)
 
 
-def draw_study(
-    axes: Sequence[Axes],
-    biases: pd.DataFrame,
-    over: Mapping[tuple[str, str], Finding],
-    stored: pd.Series[float],
-) -> None:
-    """Draw bias, rewrites over nccopy and stored bytes, each by layout; what is published is hollow."""
+def draw_study(axes: Sequence[Axes], biases: pd.DataFrame, rewrites: pd.DataFrame) -> None:
+    """Draw the bias of each layout, and each rewrite over nccopy; what is published is hollow."""
     hollow: dict[str, Any] = {"markerfacecolor": "none", "color": CHARCOAL, "linestyle": "none"}
-    ours, theirs, minutes = biases.reindex(ORDER), read_study().reindex(ORDER), read_rewrites()
-    ends: Any = [ours["bias"] - ours["low"], ours["high"] - ours["bias"]]
-    axes[0].errorbar(_spell(ORDER), ours["bias"], ends, fmt="o", label="ours")
-    axes[0].plot(_spell(ORDER), theirs["theirs, bias"], "D", label="published", **hollow)
-    axes[0].set(yscale="log", title="bias")
-    targets = [name for name in ORDER if name in minutes.index]
-    for tool in ("h5repack", "dask"):
-        found = [over.get((tool, target), Finding()) for target in targets]
-        ends = [[one.value - one.low for one in found], [one.high - one.value for one in found]]
-        values = [one.value for one in found]
-        axes[1].errorbar(_spell(targets), values, ends, fmt="o", label=tool)
-    for medium, marker in {"disk": "D", "ssd": "s"}.items():
-        told = minutes.loc[targets, medium]
-        axes[1].plot(_spell(targets), told, marker, label=f"h5repack then, {medium}", **hollow)
-    axes[1].set(yscale="log", title="rewrite over nccopy")
-    axes[2].plot(_spell(stored.index), stored / stored[LARGEST], "o", label="ours")
-    axes[2].set(ylim=(0, None), title="stored, over 4 MiB")
-    for ax in axes:
+    by_tool = {str(tool): part.droplevel(1) for tool, part in rewrites.groupby(level=1)}
+    ours = {"ours": (biases, "bias")}
+    ours |= {tool: (part, "over nccopy") for tool, part in by_tool.items() if tool != "nccopy"}
+    for name, (table, column) in ours.items():
+        ends: Any = [table[column] - table["low"], table["high"] - table[column]]
+        axes[int(name != "ours")].errorbar(
+            _spell(table.index), table[column], ends, fmt="o", label=name
+        )
+    theirs = read_study().reindex(biases.index)["theirs, bias"]
+    axes[0].plot(_spell(theirs.index), theirs, "D", label="published", **hollow)
+    for column, marker in {"theirs, disk": "D", "theirs, ssd": "s"}.items():
+        told = read_rewrites()[column].droplevel(1)
+        axes[1].plot(_spell(told.index), told, marker, label=f"h5repack, {column}", **hollow)
+    for ax, title in zip(axes, ("slower over faster access", "rewrite over nccopy"), strict=True):
+        ax.set(yscale="log", title=title)
         ax.tick_params(axis="x", rotation=60)
-        ax.legend(fontsize="small", loc="best")
-    for ax in axes[:2]:
         number_axis(ax.yaxis)
+        ax.legend(fontsize="small")
 
 
 def _spell(names: Iterable[Any]) -> list[str]:
     """Spell layouts as short as an axis has room."""
-    short = {LARGEST: "4 MiB", COPIED: "1 MiB"}
-    return [short.get(name, re.sub("balanced |contiguous, ", "", name)) for name in names]
+    return [re.sub("balanced |contiguous, ", "", name) for name in names]
 
 
 def find_all(
     rows: pd.DataFrame, blocks: pd.DataFrame, biases: pd.DataFrame, stored: pd.Series[float]
-) -> dict[str, Finding]:
+) -> dict[str, Found]:
     """Find what the page prints, as far as its tools were there."""
-    first, over = compare_first(rows), compare_tools(rows)
-    found = list_biases(biases, ["hdf5"]) | judge_study(rows, blocks)
-    for kib in (4, 8):
-        told = f"first read over later ones, series, balanced {kib} KiB"
-        one = first[f"balanced {kib} KiB", "series"]
-        found[f"first-read-{kib}-kib"] = replace(one, quantity=told)
-    for (tool, target), one in over.items():
+    part: Any = compare_first(rows)["balanced 4 KiB", "series"]
+    first = np.log(part.to_numpy(np.float64))
+    told = "first read over later ones, series, balanced 4 KiB"
+    found: dict[str, Found] = {
+        **list_biases(biases, ["hdf5"]),
+        "shape-over-size": compare_shapes(blocks),
+        "first-read-4-kib": replace(statistics.ratio_interval(first), quantity=told),
+    }
+    for (target, tool), one in compare_tools(rows).items():
         found[f"{tool}-over-nccopy-{target.split()[1]}-kib"] = one
     told = "stored bytes, balanced 4 KiB over 4096 KiB"
-    small_over_large = Finding(stored["balanced 4 KiB"] / stored[LARGEST], quantity=told)
-    found["stored-smallest-over-largest"] = small_over_large
-    return found
+    over = stored["balanced 4 KiB"] / stored[LARGEST]
+    return found | {"stored-smallest-over-largest": Finding(over, quantity=told)}

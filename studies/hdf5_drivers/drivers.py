@@ -41,7 +41,9 @@ def open_with_fsspec(location: Location, settings: Settings) -> Tree:
 def open_with_earthaccess(location: Location, _settings: Settings) -> Tree:
     """Open through h5py over a file object of s3fs, with what `earthaccess.open` sets for its length."""
     nbytes = int(location.fsspec().size(location.path))
-    return open_with_fsspec(location, choose_earthaccess(nbytes).file_options())
+    way = choose_earthaccess(nbytes)
+    blocks: Settings = {"cache_type": way.cache_type, "block_size": way.block_nbytes}
+    return open_with_fsspec(location, blocks)
 
 
 def open_with_ros3(location: Location, settings: Settings) -> Tree:
