@@ -206,7 +206,7 @@ def compare_first(rows: pd.DataFrame) -> pd.Series[float]:
     part = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
     part = part.join(tables.trace_of(part).reindex(columns=["box_s"])).dropna(subset="box_s")
     box_s = part.set_index(["contender", "access", "block"])["box_s"]
-    return box_s.map(lambda each: each[0] / np.mean(leave_first(each)))
+    return box_s.sort_index().map(lambda each: each[0] / np.mean(leave_first(each)))
 
 
 def compare_tools(rows: pd.DataFrame) -> dict[tuple[str, str], Interval]:
@@ -284,7 +284,13 @@ def draw_study(axes: Sequence[Axes], biases: pd.DataFrame, rewrites: pd.DataFram
     axes[0].plot(_spell(theirs.index), theirs, "D", label="published", **hollow)
     for column, marker in {"theirs, disk": "D", "theirs, ssd": "s"}.items():
         told = read_rewrites()[column].droplevel(1)
-        axes[1].plot(_spell(told.index), told, marker, label=f"h5repack, {column}", **hollow)
+        axes[1].plot(
+            _spell(told.index),
+            told,
+            marker,
+            label=column.replace("theirs", "h5repack, published"),
+            **hollow,
+        )
     for ax, title in zip(axes, ("slower over faster access", "rewrite over nccopy"), strict=True):
         ax.set(yscale="log", title=title)
         ax.tick_params(axis="x", rotation=60)
