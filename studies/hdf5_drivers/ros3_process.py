@@ -19,7 +19,9 @@ import numpy as np
 def open_file(url: str, region: str, keys: list[str], settings: dict[str, int]) -> h5py.File:
     """Open a file with the settings given, and HDF5's own for all others."""
     access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
-    access.set_fapl_ros3(region.encode(), *(key.encode() for key in keys))
+    access.set_fapl_ros3(region.encode(), keys[0].encode(), keys[1].encode())
+    if keys[2]:
+        access.set_fapl_ros3_token(keys[2].encode())
     if "page_buf_size" in settings:
         access.set_page_buffer_size(settings["page_buf_size"], 0, 0)
     if "rdcc_nbytes" in settings:
