@@ -109,13 +109,7 @@ def _stage_page(page: Page, into: Path) -> None:
 
 
 def _as_text(cell: str) -> str:
-    """Quote what a spreadsheet would compute: a record may be a stranger's.
-
-    Examples
-    --------
-    >>> _as_text("=HYPERLINK(1)"), _as_text("-1.5e-3"), _as_text("zarr")
-    ("'=HYPERLINK(1)", '-1.5e-3', 'zarr')
-    """
+    """Quote what a spreadsheet would compute: a record may be a stranger's."""
     is_number = re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell)
     return (
         f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number else cell
@@ -230,13 +224,7 @@ def _build(site: str, root: Path, say: Say) -> Path:
 
 
 def first_warning(log: str) -> str:
-    """Say in one line what was wrong first, and how much more there is.
-
-    Examples
-    --------
-    >>> first_warning("/a/_build/stage/method.md:7: WARNING: undefined label: 'x'")
-    "book: method.md: undefined label: 'x'"
-    """
+    """Say in one line what was wrong first, and how much more there is."""
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", log).splitlines()]
     found = [match for line in lines if (match := _WARNING.match(line))]
     if not found:  # what an extension raised says more than the box that is drawn around it

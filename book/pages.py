@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,37 +83,25 @@ def find_pages(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -
     page, of one's own results everything. What a run has left next to its results is passed over,
     and so is any other notebook that no page can be made of, which is named.
     """
-    folder = root / "results"
-    pages = {}
     listed = list_cases(root)
-    measured = sorted((folder / "reference").glob("*/*.ipynb"))
-    others = [f"{NOTEBOOKS}{path.parent.name}/{path.stem}" for path in measured]
-    for name in dict.fromkeys([*listed, *others]):
-        _, notebook, case = name.split("/")
-        own, page = (folder / one / notebook / f"{case}.ipynb" for one in (site, "reference"))
-        mine = Page(notebook, case, own, site)
-        if own != page and own.exists() and _is_sound(mine, root, say):
-            pages[name] = mine
-        elif page.exists():
-            pages[name] = Page(notebook, case, page, "reference", name in listed)
-            if problem := find_problem(pages[name]):
-                raise UserError(
-                    f"results/reference: {problem}; restore it, or measure the case anew"
-                )
-    for path in sorted((folder / site).glob("*/*.ipynb")):
-        page_ = Page(path.parent.name, path.stem, path, site)
-        is_other = page_.name not in pages and page_.name not in listed
-        if is_other and not _LEFT_OVER.search(path.name) and _is_sound(page_, root, say):
-            pages[page_.name] = page_
-    return [*pages.values()]
-
-
-def _is_sound(page: Page, root: Path, say: Say) -> bool:
-    """Tell whether a page can be made of results of one's own, and say why it cannot."""
-    problem = find_problem(page)
-    if problem:
-        say(f"{page.executed.relative_to(root).as_posix()!r}: not in the book: {problem}")
-    return not problem
+    own, reference = dict[str, Page](), dict[str, Page]()
+    for path in sorted((root / "results" / site).glob("*/*.ipynb")):
+        page = Page(path.parent.name, path.stem, path, site)
+        if site == "reference" or _LEFT_OVER.search(path.name):
+            continue
+        if problem := find_problem(page):
+            say(f"{path.relative_to(root).as_posix()!r}: not in the book: {problem}")
+        else:
+            own[page.name] = page
+    for path in sorted((root / "results" / "reference").glob("*/*.ipynb")):
+        page = Page(path.parent.name, path.stem, path, "reference")
+        page = replace(page, is_shown=page.name in listed)
+        if page.name not in own and (problem := find_problem(page)):
+            raise UserError(f"results/reference: {problem}; restore it, or measure the case anew")
+        reference[page.name] = page
+    places = {name: place for place, name in enumerate(listed)}
+    found = (reference | own).values()
+    return sorted(found, key=lambda page: places.get(page.name, len(places)))
 
 
 def find_problem(page: Page) -> str:
@@ -124,9 +112,6 @@ def find_problem(page: Page) -> str:
             return f"no study is called {page.notebook!r}; allowed: {', '.join(list_studies())}"
         if not check_file(page.record).exists():
             return f"its record {page.record.name} is missing"
-        cells = read_notebook(page.executed)["cells"]
-        if not is_finished(cells):
-            return f"{page.executed.name} did not run to its end"
         render_page(page)
         return find_damage(page.executed, page.record)
     except UserError as error:
@@ -148,15 +133,6 @@ def read_notebook(path: Path) -> dict[str, Any]:
     return found
 
 
-def is_finished(cells: Cells) -> bool:
-    """Tell whether the cells of an executed notebook ran to their end without an error."""
-    code = [cell for cell in cells if cell["cell_type"] == "code"]
-    kinds = {output["output_type"] for cell in code for output in cell["outputs"]}
-    return "error" not in kinds and all(
-        cell["execution_count"] for cell in code if cell["source"].strip()
-    )
-
-
 def render_page(page: Page) -> dict[str, Any]:
     """Make the page of a case, in the order of its notebook: its question, whose results, code folded."""
     notebook = read_notebook(page.executed)
@@ -168,14 +144,9 @@ def render_page(page: Page) -> dict[str, Any]:
         raise UserError(
             f"{page.executed.name}: the first cell is no title; allowed: a text cell that begins with '# '"
         )
-    question, _, background = rest.strip().partition("\n\n")
     title = f"{title} ({page.case.replace('-', ' ')})"
-    parts = [title, _render_noise(page), question, _render_origin(page)]
-    first["source"] = "\n\n".join(part.rstrip() for part in parts if part) + "\n"
-    if background:  # which can wait until the findings are read
-        heading = "" if background.startswith("#") else "## Background\n\n"
-        text = {"cell_type": "markdown", "id": "background", "metadata": {}}
-        cells.insert(1, text | {"source": f"{heading}{background}\n"})
+    parts = [title, _render_noise(page), rest, _render_origin(page)]
+    first["source"] = "\n\n".join(part.strip() for part in parts if part) + "\n"
     fold(cells)
     return notebook
 
@@ -267,24 +238,12 @@ def _write_versions(rows: pd.DataFrame) -> str:
 
 
 def escape(text: object) -> str:
-    r"""Escape what would be mark-up in a text that somebody else wrote.
-
-    Examples
-    --------
-    >>> print(escape("<b>x</b> {raw}`y`"))
-    \<b\>x\</b\> \{raw\}\`y\`
-    """
+    """Escape what would be mark-up in a text that somebody else wrote."""
     return re.sub(r"[\\`*_{}\[\]<>&|$~#!:]", r"\\\g<0>", " ".join(str(text).split()))
 
 
 def _without_markup(text: object) -> str:
-    r"""Escape what would be mark-up in the caption of a figure, but for roles with a name.
-
-    Examples
-    --------
-    >>> print(_without_markup("({numref}`fig-x`) `<script>``"))
-    ({numref}`fig-x`) \`\<script\>\`\`
-    """
+    """Escape what would be mark-up in the caption of a figure, but for roles with a name."""
     parts = re.split(r"(\{\w+\}`[\w-]+`|[\w\s-]+)", " ".join(str(text).split()))
     return "".join(part if i % 2 else escape(part) for i, part in enumerate(parts))
 

@@ -76,20 +76,12 @@ class Outcome:
         return self.noise > UNSTABLE_ABOVE
 
 
-def run_cases(
-    cases: Sequence[Case],
-    say: Say,
-    *,
-    anew: bool = False,
-    more: bool = False,
-    quick: bool = False,
-    budget_s: float = 0.0,
-) -> list[Outcome]:
+def run_cases(cases: Sequence[Case], say: Say, **how: Any) -> list[Outcome]:
     """Run cases one after the other, saying which; one that fails does not stop the others."""
     outcomes = []
     for i, case in enumerate(cases, 1):
         say(f"[{i}/{len(cases)}] {case.title}")
-        outcomes.append(run_case(case, anew=anew, more=more, quick=quick, budget_s=budget_s))
+        outcomes.append(run_case(case, **how))
     return outcomes
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import importlib
-import logging
 import os
 import signal
 import sys
@@ -37,8 +36,6 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "trace": ("advisors.trace.cli", "trace", "Run a program, and say what it waited for."),
 }  # fmt: skip
 
-_MOVED = {"chunks": "wire decide --keep one-copy"}  # what once was a command, and what answers now
-
 
 class _Commands(click.Group):
     """Commands of the table above."""
@@ -54,8 +51,6 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, or refuse one whose packages are not installed."""
-        if cmd_name in _MOVED:
-            raise UserError(f"wire {cmd_name}: it has moved; allowed: {_MOVED[cmd_name]}")
         if cmd_name not in _COMMANDS:
             return None
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
@@ -107,7 +102,6 @@ def end_well() -> Iterator[None]:
         say(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        logging.getLogger("asyncio").disabled = True  # of tasks that this ends, which say so
         kept = "; what was measured is kept, and the same command goes on from there"
         _end("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])))
     except ModuleNotFoundError as error:

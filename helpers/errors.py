@@ -31,13 +31,7 @@ def say(text: object = "", *, err: bool = False) -> None:
 
 
 def printable(text: str) -> str:
-    r"""Escape what is not printed, but for the ends of lines.
-
-    Examples
-    --------
-    >>> print(printable("a" + chr(27) + "[31mb"))
-    a\x1b[31mb
-    """
+    """Escape what is not printed, but for the ends of lines."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
@@ -115,13 +109,7 @@ def show(value: object) -> str:
 
 
 def cut(text: str) -> str:
-    r"""Cut a text to the length that a message shows, and escape what is not printed.
-
-    Examples
-    --------
-    >>> print(cut("two" + chr(10) + "lines"))
-    two\nlines
-    """
+    """Cut a text to the length that a message shows, and escape what is not printed."""
     text = text[: 2 * _SHOWN_LENGTH]
     escaped = printable(text).replace("\n", r"\n")
     return escaped if len(escaped) <= _SHOWN_LENGTH else escaped[: _SHOWN_LENGTH - 3] + "..."

@@ -106,13 +106,7 @@ def write_findings(
 
 
 def tabulate_finding(found: Finding) -> dict[str, str]:
-    """Write a finding as a line of the table that ends a notebook.
-
-    Examples
-    --------
-    >>> [*tabulate_finding(Finding(1.523, 1.31, 1.7, noise=0.02)).values()]
-    ['1.5', '1.3 to 1.7', '', '2 %']
-    """
+    """Write a finding as a line of the table that ends a notebook."""
     line = dict.fromkeys(["value", "95 % interval", "unit", "noise"], "")
     if found.unit == CLAIM:
         return line | {"value": "holds" if found.value else "does not hold"}

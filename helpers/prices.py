@@ -66,13 +66,7 @@ class PriceSet:
 
 @cache
 def read_prices() -> Mapping[str, PriceSet]:
-    """Read the sets that ship with the project.
-
-    Examples
-    --------
-    >>> list(read_prices())
-    ['published-2023', 'current']
-    """
+    """Read the sets that ship with the project."""
     sets = yaml.safe_load(PATH.read_text(encoding="utf-8"))
     return {
         name: PriceSet(**one | {"prices": tuple(Price(**each) for each in one["prices"])})
@@ -81,53 +75,30 @@ def read_prices() -> Mapping[str, PriceSet]:
 
 
 def get_prices(
-    name: str = DEFAULT_SET,
-    region: str = DEFAULT_REGION,
-    *,
-    overrides: Mapping[str, float] | None = None,
+    name: str = DEFAULT_SET, *, overrides: Mapping[str, float] | None = None
 ) -> dict[str, float]:
     """Choose prices (USD, by item, in the units of `PRICE_UNITS`); `overrides` are the user's own.
 
-    Unknown sets, regions and items are refused, and unknown, missing and negative prices.
-
-    Examples
-    --------
-    >>> get_prices("published-2023")["redis_node_hour"]
-    0.034
-    >>> get_prices(overrides={"redis_node_hour": 0.05})["redis_node_hour"]
-    0.05
+    Unknown sets and items are refused, and unknown, missing and negative prices.
     """
-    sets = read_prices()
-    if name not in sets:
+    if name not in (sets := read_prices()):
         raise UserError(f"price set is {show(name)}; allowed are {', '.join(sets)}")
-    regions = sorted({price.region for price in sets[name].prices})
-    if region not in regions:
-        raise UserError(f"region is {show(region)}; allowed for {name} are {', '.join(regions)}")
-    known = {one.item: one.value for one in sets[name].prices if one.region == region}
-    chosen = {**known, **(overrides or {})}
-    if strange := [item for item in chosen if item not in PRICE_UNITS]:
-        raise UserError(
-            f"price {show(strange[0])}: no such item; allowed: {', '.join(PRICE_UNITS)}"
-        )
-    for item, unit in PRICE_UNITS.items():
-        value = chosen.get(item)
+    chosen = {**{one.item: one.value for one in sets[name].prices}, **(overrides or {})}
+    for item, value in chosen.items():
+        if item not in PRICE_UNITS:
+            raise UserError(f"price {show(item)}: no such item; allowed: {', '.join(PRICE_UNITS)}")
         if value is None or not 0 <= value <= MOST:
             told = "unknown" if value is None else f"{value:g}"
+            unit = PRICE_UNITS[item]
             raise UserError(
                 f"price {item} is {told}; allowed is a number from 0 to {MOST:g}, in {unit}"
             )
-    return {item: value for item, value in chosen.items() if value is not None}
+    return {item: float(value or 0) for item, value in chosen.items()}
 
 
 def find_price(item: str) -> Price:
-    """Look up one price that ships with the project, with its date and source.
-
-    Examples
-    --------
-    >>> find_price("store_gb_month").unit
-    'USD/GB-month'
-    """
-    prices = {one.item: one for one in read_prices()[DEFAULT_SET].prices if one.region == DEFAULT_REGION}  # fmt: skip
+    """Look up one price that ships with the project, with its date and source."""
+    prices = {one.item: one for one in read_prices()[DEFAULT_SET].prices}
     if item not in prices:
         raise UserError(f"price {show(item)}; allowed: {', '.join(prices)}")
     return prices[item]

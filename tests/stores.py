@@ -92,10 +92,12 @@ class Ranges(SimpleHTTPRequestHandler):
             return
         content, asked = path.read_bytes(), self.headers.get("Range", "")
         first, _, last = asked.removeprefix("bytes=").partition("-")
-        part = content[int(first or 0) : int(last or len(content)) + 1]
+        start = int(first or 0)
+        part = content[start : int(last or len(content)) + 1]
         self.send_response(206 if asked else 200)
         self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Range", f"bytes {first or 0}-{last}/{len(content)}")
+        self.send_header("Content-Type", self.guess_type(path))
+        self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(content)}")
         self.send_header("Content-Length", str(len(part)))
         self.end_headers()
         self.wfile.write(b"" if self.command == "HEAD" else part)

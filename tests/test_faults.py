@@ -26,7 +26,7 @@ import pytest
 
 from helpers.arrays import readers, reads
 from helpers.arrays.readers import READERS, Reader
-from helpers.arrays.reads import RawRead, count_requests
+from helpers.arrays.reads import RawRead
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import loop
 from helpers.benchmark.contender import CheckError, Contender
@@ -162,22 +162,6 @@ def test_a_read_is_right_or_refused(testbed: Testbed, stored: StoredArray, name:
         testbed.emulate(SOUND)
         assert read_once(testbed, stored, READERS[name]).how == "right"
     assert all(each.seconds < 2 * DEADLINE_S for each in ended)
-
-
-@pytest.mark.parametrize("fault", ["truncate", "stall"])
-def test_requests_that_failed_are_counted(
-    testbed: Testbed, stored: StoredArray, fault: str
-) -> None:
-    """Responses cut short, and those given up by a client, are repeated, and the trace says so."""
-    with impatient_clients():
-        testbed.emulate(SOUND)
-        raw = RawRead.of_array(stored, testbed, n_connections=4)
-        raw.prepare()
-        location = raw.open()
-        testbed.emulate(make_faulty(**{fault: 0.4}))
-        raw.check(raw.read(location))
-    trace = testbed.take_trace()
-    assert count_requests(trace, 4)["n_failed_requests"] == len(trace) - 12 > 0
 
 
 def open_record(folder: Path) -> Record:

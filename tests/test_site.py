@@ -21,7 +21,8 @@ from helpers.benchmark.record import COLUMNS
 from helpers.findings import Finding, read_findings
 from helpers.netem.profiles import profile_names
 from helpers.paths import ROOT
-from tests.browser import Tab, assert_reads_offline, open_browser, read_pages, serve
+from tests.browser import Tab, assert_reads_offline, open_browser, read_pages
+from tests.stores import Ranges, serve
 
 WIDTHS = (390, 1280)  # frames that scroll get their tab stop when a page is loaded, so narrow first
 HEIGHTS = {1280: 800, 390: 844}
@@ -49,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     """Serve the site."""
-    with serve(site) as served:
+    with serve(functools.partial(Ranges, directory=str(site))) as served:
         yield served
 
 

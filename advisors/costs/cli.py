@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--price-set", default="current", show_default=True, help="Set of prices.yaml.")
-@click.option("--region", default="us-east-1", show_default=True, help="Region of the prices.")
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="An assumption.")
 @click.option("--price", "own", multiple=True, metavar="ITEM=USD", help="A price of your own.")
 @click.option("--published", is_flag=True, help="The published figures next to ours.")
 @click.option("--list", "is_list", is_flag=True, help="List assumptions and prices, and stop.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
-def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
+def costs(price_set: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
     from advisors.costs.bill import Assumptions, change, describe
-    from helpers.prices import PRICE_UNITS, get_prices
+    from helpers.prices import DEFAULT_REGION, PRICE_UNITS, get_prices
 
-    prices = get_prices(price_set, region, overrides=read_numbers("price", given["own"]))
+    prices = get_prices(price_set, overrides=read_numbers("price", given["own"]))
     assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
     if published:
         from advisors.costs.page_tables import compare_published
@@ -43,7 +42,7 @@ def costs(price_set: str, region: str, published: bool, is_list: bool, is_json: 
         lines += ["", *(f"{item:22} {prices[item]:>14.10g}  {unit}" for item, unit in PRICE_UNITS.items())]  # fmt: skip
     else:
         found = price(assumptions, prices)
-        head = f"prices: {price_set}, {region}; a month is 30 days; USD, three digits"
+        head = f"prices: {price_set}, {DEFAULT_REGION}; a month is 30 days; USD, three digits"
         lines = [head, "", *_render(found)]
     say(json.dumps(found, indent=2) if is_json else "\n".join(lines))
 

@@ -74,13 +74,7 @@ def balanced_chunk_shape(shape: Sequence[int], itemsize: int, chunk_nbytes: int)
 
 
 def count_chunks(shape: Sequence[int], chunk_shape: Sequence[int]) -> int:
-    """Count the chunks of an array, clipped ones included.
-
-    Examples
-    --------
-    >>> count_chunks((10, 7), (4, 7))
-    3
-    """
+    """Count the chunks of an array, clipped ones included."""
     return math.prod(-(-n // c) for n, c in zip(shape, chunk_shape, strict=True))
 
 

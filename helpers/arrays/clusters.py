@@ -97,15 +97,20 @@ class Cluster:
         return self.n_threads()
 
     def pin_workers(self) -> None:
-        """Note which processes take tasks before a read; refuse another number than was asked."""
+        """Note before a read which processes take tasks, for `check_workers`."""
         self._pinned = self._find_processes()
-        if self.n_workers and len(self._pinned) != self.n_workers:
-            raise self._lost(self.n_workers, len(self._pinned))
+        self.check_workers()
 
     def check_workers(self) -> None:
-        """Refuse a read during which a worker ended, also if another took its place."""
-        if (found := self._find_processes()) != self._pinned:
-            raise self._lost(len(self._pinned), len(found.items() & self._pinned.items()))
+        """Refuse a read with more or fewer workers than were asked for, or of which one was replaced."""
+        found, n_workers = self._find_processes(), self.n_workers or len(self._pinned)
+        if found != self._pinned or len(found) != n_workers:
+            raise UserError(
+                f"n_workers: {n_workers}; the {self.kind} cluster has"
+                f" {len(found.items() & self._pinned.items())} of these, so the read is not kept;"
+                " allowed: the same workers from its beginning to its end (run it again, it goes on"
+                " from the last row)"
+            )
 
     def find_here(self) -> list[int]:
         """Find the processes of this machine that take tasks, as noted before a read."""
@@ -114,13 +119,6 @@ class Cluster:
     def _find_processes(self) -> dict[str, int]:
         """Find the processes of the workers that take tasks, by address: a port may be taken again."""
         return dict(self.client.run(os.getpid, workers=list(self.workers())))
-
-    def _lost(self, n_workers: int, n_found: int) -> UserError:
-        return UserError(
-            f"n_workers: {n_workers}; the {self.kind} cluster has {n_found} of these, so the read is"
-            " not kept; allowed: the same workers from its beginning to its end (run it again, it"
-            " goes on from the last row)"
-        )
 
     def release(self) -> None:
         """Let every worker take tasks again, and close the clients that it kept."""

@@ -37,7 +37,8 @@ Codec = Literal["none", "blosc-lz4", "blosc-zstd"]
 CODECS: tuple[Codec, ...] = ("none", "blosc-lz4", "blosc-zstd")
 """Codecs that Zarr and HDF5 both read, so that contenders share them."""
 
-Layout = Literal["zarr", "netcdf", "references"]
+Layout = Literal["zarr", "netcdf", "references", "opendap"]
+"""What lies in a store, and what a server makes of it for those who ask by OPeNDAP."""
 LAYOUTS: tuple[Layout, ...] = ("zarr", "netcdf", "references")
 """Layouts in the order in which they are written: references need their file."""
 
@@ -54,13 +55,7 @@ _BLOSC_BYTE_SHUFFLE = 1
 
 
 def iterate_blocks(shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> Iterator[Block]:
-    """Yield the slices of each chunk, the last dimension fastest.
-
-    Examples
-    --------
-    >>> [block[0].start for block in iterate_blocks((5,), (2,))]
-    [0, 2, 4]
-    """
+    """Yield the slices of each chunk, the last dimension fastest."""
     starts = [range(0, n, c) for n, c in zip(shape, chunk_shape, strict=True)]
     for corner in itertools.product(*starts):
         yield tuple(

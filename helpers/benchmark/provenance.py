@@ -163,11 +163,6 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
     Another version, and a library that was loaded there, has the process in
     its name, so that neither hides the other. What has been imported here does
     not matter: the names are the same whenever they are made.
-
-    Examples
-    --------
-    >>> name_beside("workers", [{"dask": "1.0"}, {"dask": "1.1"}, {"dask": "1.0"}])
-    {'dask in workers': '1.0, 1.1'}
     """
     found: dict[str, set[str]] = {}
     for name, version in (pair for answer in answers for pair in answer.items()):
@@ -222,13 +217,7 @@ def _plain(value: object) -> object:
 
 
 def differences(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:
-    """Name the entries in which two mappings differ.
-
-    Examples
-    --------
-    >>> list(differences({"zarr": "3.1.6"}, {"zarr": "3.4.2"}))
-    ['zarr 3.1.6 here, 3.4.2 there']
-    """
+    """Name the entries in which two mappings differ."""
     for key in sorted({*here, *there}, key=str):
         mine, other = here.get(key, "absent"), there.get(key, "absent")
         if mine != other:

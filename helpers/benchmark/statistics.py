@@ -90,12 +90,6 @@ def unpaired_ratio(over: Iterable[float], under: Iterable[float]) -> Interval:
     The centre is the ratio of medians. Nothing takes out what a block has in common, so each side
     keeps its own scatter: the interval is Welch's t on the logarithms. It knows what varied within
     each record, and not what another day on the same machine would have changed.
-
-    Examples
-    --------
-    >>> found = unpaired_ratio([1.8, 2.0, 2.2], [0.9, 1.0, 1.1])
-    >>> round(found.centre, 6), found.n
-    (2.0, 3)
     """
     sides = [finite(values, name) for name, values in (("over", over), ("under", under))]
     if min(map(min, sides)) <= 0:
@@ -134,15 +128,7 @@ def log_noise(logs: Floats) -> float:
 
 
 def judge(ratio: Interval, noise: float) -> Comparison:
-    """Give the verdict on a paired ratio, given the A/A noise, which is NaN where it is unknown.
-
-    Examples
-    --------
-    >>> judge(Interval(0.8, 0.75, 0.85, n=5), noise=1.05).verdict
-    'faster'
-    >>> judge(Interval(0.97, 0.95, 0.99, n=5), noise=1.05).verdict
-    'indistinguishable'
-    """
+    """Give the verdict on a paired ratio, given the A/A noise, which is NaN where it is unknown."""
     # one block shows no noise, and NaN lies on no side
     is_shown = not ratio.low <= 1 <= ratio.high and not 1 / noise <= ratio.centre <= noise
     if ratio.n == 1 or math.isnan(noise) or not is_shown:
@@ -216,17 +202,6 @@ def paired_ratio(
     ratios that may have been looked at all intervals hold at once in 95 % (Bonferroni). One that
     was not measured, or twice in a block, or in no block with the other, and a `value` not above 0
     are refused.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"block": [0, 1, 0, 1], "contender": ["a", "a", "b", "b"],
-    ...                       "n_workers": [4, 4, 8, 8], "read_s": [1.0, 2.0, 2.0, 4.0]})
-    >>> paired_ratio(table, "a", "b").centre
-    0.5
-    >>> paired_ratio(table, 8, 4, by="n_workers").centre
-    2.0
-    >>> paired_ratio(table, "a", "b").quantity
-    'a over b, read_s'
     """
     found = ratio_interval(_log_ratios(df, a, b, value, by=by), n_compared=n_compared)
     over = str(a)

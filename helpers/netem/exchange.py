@@ -48,6 +48,8 @@ MAX_INTERIM = 10
 # How long `Trace.take` waits for rows of requests whose last byte is being sent.
 GRACE_S = 0.25
 
+COPIED_NBYTES = 1 << 18  # at a time, where bodies do not pass through the kernel: what caches hold
+
 HAS_SPLICE = hasattr(os, "splice")
 
 
@@ -100,7 +102,7 @@ class Pipe:
 
     def __init__(self, *, is_copying: bool = False) -> None:
         self._ends = os.pipe() if HAS_SPLICE and not is_copying else ()
-        self._buffer = memoryview(bytearray(0 if self._ends else FREE_QUANTUM_NBYTES))
+        self._buffer = memoryview(bytearray(0 if self._ends else COPIED_NBYTES))
         if sys.platform == "linux" and self._ends:
             import fcntl
 
@@ -117,7 +119,16 @@ class Pipe:
         """Take what has arrived, at most `limit_nbytes`; 0 means that the sender closed."""
         if sys.platform == "linux" and self._ends:
             return os.splice(source.fileno(), self._ends[1], limit_nbytes)
-        return source.recv_into(self._buffer, min(limit_nbytes, FREE_QUANTUM_NBYTES))
+        room = self._buffer[:limit_nbytes]
+        taken = source.recv_into(room)
+        if isinstance(source, ssl.SSLSocket) and taken:
+            # a record is 16 KiB at most, and each turn costs: what else is there comes along
+            source.setblocking(False)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                while more := source.recv_into(room[taken:]) if taken < len(room) else 0:
+                    taken += more
+            source.setblocking(True)
+        return taken
 
     def give(self, sink: socket.socket, nbytes: int, count: Callable[[int], None]) -> None:
         """Hand the `nbytes` taken last to the receiver, and count what it has room for each time."""

@@ -272,13 +272,7 @@ def is_here(endpoint_url: str | None) -> bool:
 
 
 def parse_location(url: str) -> Location:
-    """Read a location from its address, and credentials from where clients of AWS look for them.
-
-    Examples
-    --------
-    >>> parse_location("s3://arrays/woa/v1").prefix
-    'woa/v1'
-    """
+    """Read a location from its address, and credentials from where clients of AWS look for them."""
     parts = urlsplit(url)
     if parts.scheme == "file" and not parts.netloc and parts.path.strip("/"):
         return Location("file", "", parts.path.strip("/"))  # of a file system that all nodes see

@@ -170,9 +170,7 @@ _MARKER_TEXT = "Store of Arrays over the Wire: made by it, and safe to delete as
 _LOCK_TIMEOUT_S = GRACE_S + 1
 
 
-def claim_folder(
-    folder: Path, *, needed_nbytes: int = 0
-) -> contextlib.AbstractContextManager[object]:
+def claim_folder(folder: Path) -> contextlib.AbstractContextManager[object]:
     """Make a folder ours, or refuse it, and hold it for this process until the context ends."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -183,12 +181,6 @@ def claim_folder(
                 " allowed: an empty or new folder"
             )
         make_private(folder)
-        if (free_nbytes := shutil.disk_usage(folder).free) < needed_nbytes:
-            raise UserError(
-                f"store folder {folder}: {free_nbytes / 1e6:.0f} MB are free and"
-                f" {needed_nbytes / 1e6:.0f} MB needed; allowed: a folder with that much space,"
-                " or a smaller array"
-            )
         (folder / MARKER_NAME).write_text(_MARKER_TEXT)
         (folder / "buckets").mkdir(exist_ok=True)
         return FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S).acquire()
@@ -221,7 +213,6 @@ def metadata_arguments(folder: Path) -> list[str]:
 
 
 _START_TIMEOUT_S = 30.0
-_PORT_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,36 +228,27 @@ class Server:
 
 
 @contextmanager
-def open_server(folder: Path, *, needed_nbytes: int = 0) -> Iterator[Server]:
+def open_server(folder: Path) -> Iterator[Server]:
     """Serve a folder over S3 as long as the context lasts, the only server and writer there."""
     program, root = find_or_build_versitygw(), folder.absolute()
-    with claim_folder(root, needed_nbytes=needed_nbytes):
+    with claim_folder(root):
         command: list[str | Path] = ["posix", *metadata_arguments(root), root / "buckets"]
-        for tries_left in reversed(range(_PORT_TRIES)):
-            with socket.create_server(("127.0.0.1", 0)) as probe:  # a port that nobody uses now
-                address = f"127.0.0.1:{probe.getsockname()[1]}"
-            keys = secrets.token_hex(10), secrets.token_hex(20)
-            server = Server(f"http://{address}", *keys, region="us-east-1", folder=root)
-            argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
-            log = root / "versitygw.log"
-            # all that versitygw shall see: its own variables could change it
-            env = {
-                "PATH": os.environ.get("PATH", os.defpath),
-                "ROOT_ACCESS_KEY": server.access_key,
-                "ROOT_SECRET_KEY": server.secret_key,
-                "VGW_REGION": server.region,
-                "AWS_EC2_METADATA_DISABLED": "true",
-            }
-            with start_child(argv, env=env, log=log) as child:
-                try:
-                    child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)  # noqa: B023
-                except UserError:
-                    # a port that was free may have been taken meanwhile
-                    if tries_left and "address already in use" in child.last_log_line():
-                        continue
-                    raise
-                yield replace(server, pid=child.supervisor_pid)
-                return
+        with socket.create_server(("127.0.0.1", 0)) as probe:  # a port that nobody uses now
+            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        keys = secrets.token_hex(10), secrets.token_hex(20)
+        server = Server(f"http://{address}", *keys, region="us-east-1", folder=root)
+        argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
+        # all that versitygw shall see: its own variables could change it
+        env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "ROOT_ACCESS_KEY": server.access_key,
+            "ROOT_SECRET_KEY": server.secret_key,
+            "VGW_REGION": server.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        with start_child(argv, env=env, log=root / "versitygw.log") as child:
+            child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)
+            yield replace(server, pid=child.supervisor_pid)
 
 
 def _answers(server: Server) -> bool:
@@ -376,7 +358,7 @@ def _open_embedded(
     with claim_folder(folder.absolute()):
         make_room(folder, needed_nbytes)
     with (
-        open_server(folder, needed_nbytes=needed_nbytes + _PROBE_NBYTES) as server,
+        open_server(folder) as server,
         open_proxy(server.endpoint_url, profile=profile, seed=seed, dilation=dilation) as proxy,
     ):
         keys = server.access_key, server.secret_key

@@ -39,7 +39,7 @@ STYLE = (
 )
 """Sizes and fonts from the file, colours from here; for `matplotlib.style.use`."""
 
-Kind = Literal["reader", "cache", "option", "driver", "access", "medium", "store"]
+Kind = Literal["reader", "cache", "option", "driver", "access", "medium", "store", "format"]
 """What is compared: readers of arrays, caches of a service, options of a bill, and so on."""
 
 
@@ -89,6 +89,11 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "xarray": Style("xarray, default", PURPLE, "v"),
         "obstore-whole": Style("downloaded whole", GREEN, "*"),
         "references": Style("references", INDIGO, "h"),
+        "earthaccess": Style("earthaccess, default", BROWN, "^"),
+        "ros3": Style("ROS3, default", RED, ">"),
+        "ros3-none": Style("ROS3, no cache", RED, "d"),
+        "ros3-tuned": Style("ROS3, page buffer", RED, "o"),
+        "ros3-blocks": Style("ROS3, 8 MiB blocks", RED, "s"),
     },
     "access": {
         "series": Style("series", BLUE, "o"),
@@ -100,7 +105,7 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "zarr": Style("Zarr", BROWN, "s"),
         "sharded": Style("Zarr, sharded", PLUM, "^"),
     },
-    # What others measured: stores of 2020, formats of the follow-up, clients on real S3.
+    # What others measured: stores of 2020, and formats of the follow-up.
     "store": {
         "GCS Zarr": Style("GCS Zarr", BLUE, "o"),
         "GCS NetCDF": Style("GCS NetCDF", BROWN, "v"),
@@ -110,6 +115,15 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "ECCO Data Portal": Style("ECCO Data Portal", INDIGO, "h"),
         "ESGF UCAR OPeNDAP": Style("ESGF UCAR OPeNDAP", BLACK, "P"),
         "NOAA ESRL OPeNDAP": Style("NOAA ESRL OPeNDAP", PURPLE, "X"),
+    },
+    "format": {
+        "CSV": Style("CSV", BROWN, "v"),
+        "Partitioned CSV": Style("CSV in parts", BLACK, "P"),
+        "Partitioned Parquet": Style("Parquet in parts", GREEN, "s"),
+        "NetCDF": Style("netCDF", PLUM, "^"),
+        "Zarr Array": Style("Zarr array", BLUE, "o"),
+        "Zarr Group": Style("Zarr group", RED, "D"),
+        "TileDB Embedded": Style("TileDB", INDIGO, "h"),
     },
 }
 

@@ -57,12 +57,6 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None) -> pd.DataFra
 
     Heads are names of the code that end with their unit, as `read_s`. Names of contenders of a
     `kind`, wherever they stand, become labels.
-
-    Examples
-    --------
-    >>> show(pd.DataFrame({"read_s": [1.23456], "n_requests": [12345]}, index=["a"]))
-      read (s) requests
-    a     1.23   12,345
     """
     spelt = palette.labels(kind) if kind else {}
     out = frame.map(lambda value: _write_value(value, spelt))

@@ -8,11 +8,8 @@ import math
 import os
 import random
 import re
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +18,7 @@ from typing import Any
 import nbformat
 import psutil
 import pytest
-import yaml
 from click.testing import CliRunner
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from book import build, cases, cli, run
 from book.cases import Case
@@ -272,41 +266,6 @@ def test_odd_and_unknown_names_are_refused(make_case: MakeCase) -> None:
     assert str(told.value).isprintable()
 
 
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.dates(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=8,
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    st.binary()
-    | st.text().map(str.encode)
-    | st.text("[]{}&*!?:-|>'\"%@`,# \n0a.~=<e").map(str.encode)
-    | st.dictionaries(st.sampled_from(["seed", "record", "other"]) | st.text(), _VALUES).map(
-        lambda values: yaml.safe_dump(values, allow_unicode=True).encode()
-    )
-)
-@example(b"seed: !!float ''\n")
-@example(b"a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nseed: [*b,*b,*b]\n")
-@example(b"record: '\\0'\n")
-@example(b"<<: 1\n")
-def test_any_parameter_file_is_read_or_refused(make_case: MakeCase, text: bytes) -> None:
-    """Whatever a file holds, it gives parameters or one short line."""
-    case = make_case("fuzzed")
-    case.parameter_file.write_bytes(text)
-    said, values = "", {}
-    try:
-        values = cases.read_parameters(case)
-    except UserError as error:
-        said = str(error)
-    assert said.isprintable() and len(said) < 300
-    assert set(values) <= {*parameters.Parameters.model_fields, "redis_url"}
-    assert bool(values) != bool(said)
-    assert cases.fingerprint(case, values)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -359,88 +318,10 @@ def test_what_is_billed_is_said_and_bounded(
 def test_a_case_runs_once_at_a_time(make_case: MakeCase) -> None:
     """A second run of a case is refused in one line, and the lock ends with its holder."""
     case = make_case()
-    script = (
-        "import os, sys; from book.cases import Case, lock_case; from pathlib import Path\n"
-        "with lock_case(Case('laptop', 'study', 'one', Path(sys.argv[1]))):\n"
-        "    print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, case.root]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as other:
-        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+    with cases.lock_case(case):
         outcome = run.run_case(case)
-        assert outcome.state == "refused" and "another run" in outcome.text
-        other.kill()
+    assert outcome.state == "refused" and "another run" in outcome.text
     assert run.run_case(case).state == "done"
-
-
-def copy_project(root: Path) -> None:
-    """Copy what `make run` needs, with the Python of the tests for its environment."""
-    for name in ("advisors", "helpers", "studies", "results/published"):
-        shutil.copytree(ROOT / name, root / name)
-    made.write_study(root / "studies")
-    programs = root / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    for name, before in (("python", ""), ("wire", " -c 'from helpers.cli import run; run()'")):
-        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{before} "$@"\n')
-        (programs / name).chmod(0o755)
-    for path in (ROOT / "Makefile", *ROOT.glob("requirements*.lock")):
-        shutil.copy(path, root / path.name)
-    (root / ".venv" / "ready").touch()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_make_that_is_told_to_end_leaves_nothing(
-    make_case: MakeCase, tmp_path: Path, number: signal.Signals
-) -> None:
-    """A signal to make alone ends the runner, its kernel, what that started, and temporary folders."""
-    pids, temporary = tmp_path / "pids", Path(tempfile.mkdtemp(prefix="t-"))
-    code = f"""
-import os, pathlib, subprocess, sys, tempfile, time
-from helpers.objectstore.processes import start_child
-with tempfile.TemporaryDirectory(), start_child(["sleep", "600"]) as child:
-    pathlib.Path({str(pids)!r}).write_text(f"{{os.getppid()}} {{os.getpid()}} {{child.pid}} ")
-    time.sleep(600)
-"""
-    case = make_case(code=code)
-    copy_project(case.root)
-    with subprocess.Popen(
-        ["make", "run", f"CASE={case.title}"],
-        cwd=case.root,
-        env={**os.environ, "PYTHONPATH": str(case.root), "TMPDIR": str(temporary)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: (
-            signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
-        ),
-    ) as running:
-        assert becomes(lambda: pids.exists() and pids.read_text().endswith(" "))
-        if number in (signal.SIGINT, signal.SIGHUP):  # which a terminal sends to all
-            os.killpg(running.pid, number)
-        else:
-            running.send_signal(number)
-        _, said = running.communicate(timeout=60)
-    assert "interrupted; what was measured is kept" in said, said
-    assert becomes(lambda: not any(map(psutil.pid_exists, map(int, pids.read_text().split()))))
-    assert [*temporary.iterdir()] == []
-    temporary.rmdir()
-    assert list_files(case) == {"one.fingerprint"}
-
-
-def test_a_case_may_have_a_notebook_of_its_own(make_case: MakeCase) -> None:
-    """What bears its name is executed for it, and for no other case of the study."""
-    one, two = make_case("one"), make_case("two")
-    write_notebook(one.source.with_name("study.two.ipynb"), code=SOURCE.replace("once", "own"))
-    assert [run.run_case(case).state for case in (one, two)] == ["done", "done"]
-    assert [case.result(".csv").read_text() for case in (one, two)] == ["once", "own"]
 
 
 @pytest.mark.slow

@@ -136,18 +136,6 @@ def test_what_is_printed_steers_no_terminal(capsys: pytest.CaptureFixture[str]) 
     assert not [path for path in others if "click.echo" in path.read_text()], "all print by `say`"
 
 
-def test_what_an_interrupt_ends_says_nothing_of_it() -> None:
-    """A task of a kernel that went away has an error that nobody asks for: the line stands alone."""
-    done = run_script(
-        "import asyncio; from helpers.cli import end_well",
-        "async def lose(): raise RuntimeError('the kernel is gone')",
-        "with end_well():",
-        "    loop = asyncio.new_event_loop(); task = loop.create_task(lose())",
-        "    loop.run_until_complete(asyncio.sleep(0)); raise KeyboardInterrupt",
-    )
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
-
-
 WAITS = "import time; from helpers.cli import end_well\nwith end_well():\n    print('on', flush=True); time.sleep(60)"
 PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
 

@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from helpers.models.access import IoCounts, Store, access_seconds
 from helpers.models.requests import Request, count_waits, find_dependencies
@@ -65,43 +65,6 @@ def test_closed_forms(
 ) -> None:
     """Reads that can be computed by hand take as long as by hand."""
     assert seconds(network, client, n_chunks, n_workers) == pytest.approx(expected_s, rel=1e-6)
-
-
-networks = st.builds(
-    lambda latency, spread, *rates: Network(latency, latency * spread, *rates),
-    st.floats(0, 0.2),
-    st.floats(1, 4),
-    st.floats(1e6, 1e9),
-    st.floats(1e6, 1e9),
-    st.floats(10, 1e4),
-)
-clients = st.builds(
-    Client,
-    chunk_nbytes=st.floats(1e4, 2e7),
-    requests_per_chunk=st.floats(0.1, 3),
-    connections_per_worker=st.integers(1, 4),
-    cpu_s_per_chunk=st.floats(0, 0.1),
-    wait_s_per_chunk=st.floats(0, 0.1),
-    is_overlapped=st.booleans(),
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(networks, clients, st.integers(1, 60), st.integers(1, 8))
-def test_no_read_beats_its_limits(
-    network: Network, client: Client, n_chunks: int, n_workers: int
-) -> None:
-    """A read takes at least what each limit alone asks, and comes to an end."""
-    found = seconds(network, client, n_chunks, n_workers, n_cores=2)
-    n_connections = min(n_chunks, n_workers * client.connections_per_worker)
-    nbytes = n_chunks * client.chunk_nbytes
-    least = [
-        nbytes / network.aggregate_nbytes_per_s,
-        nbytes / network.stream_nbytes_per_s / n_connections if not client.is_overlapped else 0,
-        n_chunks * client.cpu_s_per_chunk / 2,
-        (n_chunks - 1) * client.requests_per_chunk / network.requests_per_s,
-    ]
-    assert max(least) <= found * (1 + 1e-6) < math.inf
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,10 @@ REGISTRIES: dict[palette.Kind, Collection[str]] = {
     "access": [access.name for access in make_accesses((60, 12, 12))],
     "medium": get_args(Medium),
     "store": read_published("abernathey2020_figure_digitised")["panel"].unique(),
+    "format": [
+        *read_published("green2022_figures_digitised")["format"].unique(),
+        "TileDB Embedded",
+    ],
 }
 
 

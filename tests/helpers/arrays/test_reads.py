@@ -211,7 +211,7 @@ def test_workers_must_be_those_asked_for(
     read = ArrayRead(stored, READERS["zarr-obstore"], testbed, cluster)
     read.prepare()
     cluster.scale(1)
-    with pytest.raises(UserError, match="^n_workers: 2; "):
+    with pytest.raises(UserError, match="^n_workers: 1; .* so the read is not kept"):
         cluster.check_workers()
     cluster.n_workers = 2
     with pytest.raises(UserError, match="^n_workers: 2; the local cluster has 1"):
