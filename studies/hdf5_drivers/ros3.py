@@ -52,7 +52,7 @@ class Ros3:
                 argv, pass_fds=[made], stderr=subprocess.DEVNULL, **pipes
             )
             os.close(made)
-            atexit.register(self._process.communicate)  # at the end of its input it ends
+            atexit.register(self._process.kill)
             self.versions: dict[str, str] = self._ask()
         except (OSError, UserError) as error:
             raise UserError(
