@@ -16,7 +16,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-
 _PR_SET_PDEATHSIG = 1
 
 
