@@ -50,7 +50,7 @@ Blocks = Callable[[], Iterator[tuple[Block, NDArray[np.float32]]]]
 
 _PART_NBYTES = 16 * 2**20  # of an upload
 _N_PARTS = 2  # in memory at a time; obstore's default of 12 would grow with the file to 200 MB
-_BLOSC_LEVEL = 5
+BLOSC_LEVEL = 5
 _BLOSC_BYTE_SHUFFLE = 1
 
 
@@ -63,37 +63,39 @@ def iterate_blocks(shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> Iter
         )
 
 
-def write_zarr(
-    location: Location,
-    blocks: Blocks,
+def create_zarr(
+    store: Any,
     *,
     variable: str,
     shape: tuple[int, ...],
     chunk_shape: tuple[int, ...],
     codec: Codec,
-) -> None:
-    """Write blocks as a Zarr v3 group with consolidated metadata, a chunk an object.
-
-    Whatever an interrupted write has left there is deleted first.
-    """
+    shard_shape: tuple[int, ...] | None = None,
+) -> Any:
+    """Create an array in a Zarr v3 group; what an interrupted write has left there is deleted."""
     compressor, name = None, codec.removeprefix("blosc-")
     if codec != "none":
-        how: Any = {"cname": name, "clevel": _BLOSC_LEVEL, "shuffle": "shuffle", "typesize": 4}
+        how: Any = {"cname": name, "clevel": BLOSC_LEVEL, "shuffle": "shuffle", "typesize": 4}
         compressor = zarr.codecs.BloscCodec(**how)
-    store = ObjectStore(location.obstore())
-    group = zarr.create_group(store, overwrite=True, zarr_format=3)
-    array = group.create_array(
+    return zarr.create_group(store, overwrite=True, zarr_format=3).create_array(
         variable,
         shape=shape,
         chunks=chunk_shape,
+        shards=shard_shape,
         dtype="float32",
         compressors=compressor,
         fill_value=float(FILL),
         dimension_names=DIMENSIONS,
         config={"write_empty_chunks": True},
     )
+
+
+def write_zarr(location: Location, blocks: Blocks, **array: Any) -> None:
+    """Write blocks to an array of `create_zarr`, a chunk an object, with consolidated metadata."""
+    store = ObjectStore(location.obstore())
+    created = create_zarr(store, **array)
     for block, values in blocks():
-        array[block] = values
+        created[block] = values
     with expected_warning("Consolidated metadata is currently not part"):
         zarr.consolidate_metadata(store)
 
@@ -113,7 +115,7 @@ def write_netcdf(
     by the netCDF library: with h5py, Blosc fails to write in a process that
     has imported netCDF4 before, which brings an HDF5 of its own.
     """
-    how: dict[str, Any] = {"complevel": _BLOSC_LEVEL, "blosc_shuffle": _BLOSC_BYTE_SHUFFLE}
+    how: dict[str, Any] = {"complevel": BLOSC_LEVEL, "blosc_shuffle": _BLOSC_BYTE_SHUFFLE}
     if codec != "none":
         how["compression"] = codec.replace("-", "_")
     with tempfile.TemporaryDirectory() as folder:

@@ -59,15 +59,6 @@ def _open_tensorstore(folder: Location, stored: StoredArray, n_requests: int) ->
     return lambda box: array[box].read().result()
 
 
-def _open_icechunk(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    import icechunk  # an extra that not everyone has
-
-    session = icechunk.Repository.open(folder.icechunk_storage()).readonly_session("main")
-    how: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None, **_AS_STORED}
-    dataset = xr.open_zarr(session.store, **how)
-    return lambda box: dataset[stored.variable][box].to_numpy()
-
-
 @dataclass(frozen=True, slots=True)
 class Client:
     """Who reads a format."""
@@ -98,44 +89,38 @@ class Client:
         given = getattr(self.open, "keywords", {})
         lines = [f"# with {name}={value!r}\n" for name, value in given.items()]
         shown = [self.open, *([READERS[given["reader"]].open] if "reader" in given else [])]
-        return "".join(lines) + "\n".join(map(_show, shown))
+        functions: list[Any] = [getattr(one, "func", one) for one in shown]
+        return "".join(lines) + "\n".join(map(inspect.getsource, functions))
 
 
-def _show(function: Any) -> str:
-    while isinstance(function, partial):
-        function = function.func
-    return inspect.getsource(function)
-
-
-def _shared(reader: str) -> Open:
-    return partial(_open_shared, reader=reader)
-
-
+_CSV = partial(columns.open_table, suffix="csv", dtype="float32")
+_PARQUET = partial(columns.open_table, suffix="parquet")
 _FILE_BY_FILE = partial(rasters.open_rasters, is_parallel=False)
 _IN_THREADS = partial(rasters.open_rasters, is_parallel=True)
+_VIRTUAL = partial(virtual.open_icechunk, is_virtual=True)
 
 # A table, a row each.
 # fmt: off
 CLIENTS: Mapping[str, Client] = {client.name: client for client in (
-    Client("csv-pandas", "CSV, pandas", "csv", columns.open_csv),
-    Client("parquet-pandas", "Parquet, pandas", "parquet", columns.open_parquet),
+    Client("csv-pandas", "CSV, pandas", "csv", _CSV),
+    Client("parquet-pandas", "Parquet, pandas", "parquet", _PARQUET),
     Client("parquet-groups", "Parquet row groups, Arrow", "parquet", columns.open_groups, _ARROW),
     Client("parquet-arrow", "Parquet files, Arrow", "parquet-parts", columns.open_parts, _ARROW),
     Client("netcdf-s3fs", "netCDF, s3fs default", "netcdf", _open_netcdf),
-    Client("references-obstore", "kerchunk references, obstore", "references", _shared("references"), _ZARR),
+    Client("references-obstore", "kerchunk references, obstore", "references", partial(_open_shared, reader="references"), _ZARR),
     Client("references-parquet-obstore", "references in Parquet, obstore", "references-parquet", virtual.open_references, _ZARR, ("fastparquet",)),
-    Client("icechunk-virtual", "virtual Icechunk", "icechunk-virtual", virtual.open_icechunk, _ZARR, ("icechunk",)),
+    Client("icechunk-virtual", "virtual Icechunk", "icechunk-virtual", _VIRTUAL, _ZARR, ("icechunk",)),
     Client("cog-rasterio", "COG, rasterio", "cog", _FILE_BY_FILE, 1, ("rasterio",)),
     Client("cog-rasterio-threads", "COG, rasterio in threads", "cog", _IN_THREADS, 0, ("rasterio",), is_overlapped=True),
     Client("cog-async", "COG, async_geotiff", "cog", rasters.open_rasters_async, 0, ("async_geotiff",)),
     Client("tiledb", "TileDB", "tiledb", tiles.open_tiles, 0, ("tiledb",), is_overlapped=True),
-    Client("zarr-s3fs", "Zarr, s3fs default", "zarr", _shared("zarr-s3fs"), _ZARR),
-    Client("zarr-s3fs-one-get", "Zarr, s3fs one request", "zarr", _shared("zarr-s3fs-one-get"), _ZARR),
-    Client("zarr-obstore", "Zarr, obstore", "zarr", _shared("zarr-obstore"), _ZARR),
-    Client("zarr-obstore-told", "Zarr, obstore, more in flight", "zarr", _shared("zarr-obstore"), 0),
+    Client("zarr-s3fs", "Zarr, s3fs default", "zarr", partial(_open_shared, reader="zarr-s3fs"), _ZARR),
+    Client("zarr-s3fs-one-get", "Zarr, s3fs one request", "zarr", partial(_open_shared, reader="zarr-s3fs-one-get"), _ZARR),
+    Client("zarr-obstore", "Zarr, obstore", "zarr", partial(_open_shared, reader="zarr-obstore"), _ZARR),
+    Client("zarr-obstore-told", "Zarr, obstore, more in flight", "zarr", partial(_open_shared, reader="zarr-obstore"), 0),
     Client("zarr-tensorstore", "Zarr, TensorStore", "zarr", _open_tensorstore, _TENSORSTORE, ("tensorstore",), is_overlapped=True),
-    Client("shards-obstore", "Zarr shards, obstore", "shards", _shared("zarr-obstore"), _ZARR),
-    Client("icechunk", "Icechunk", "icechunk", _open_icechunk, _ZARR, ("icechunk",)),
+    Client("shards-obstore", "Zarr shards, obstore", "shards", partial(_open_shared, reader="zarr-obstore"), _ZARR),
+    Client("icechunk", "Icechunk", "icechunk", virtual.open_icechunk, _ZARR, ("icechunk",)),
 )}
 # fmt: on
 """Every contender of the study, by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,23 +31,18 @@ def write_csv(folder: Location, source: Source) -> None:
     obstore.put(folder.obstore(), "array.csv", sink.getvalue().to_pybytes())
 
 
-def _write_parquet(folder: Location, name: str, values: Values, source: Source) -> None:
-    """Write values in order, with a row group for each time step."""
+def write_parquet(folder: Location, source: Source, *, name: str = "array.parquet") -> None:
+    """Write one Parquet file, with a row group for each time step."""
     sink, n_rows = pa.BufferOutputStream(), int(np.prod(source.values.shape[1:]))
-    table = pa.table({source.variable: values.ravel()})
+    table = pa.table({source.variable: source.values.ravel()})
     pyarrow.parquet.write_table(table, sink, compression="zstd", row_group_size=n_rows)
     obstore.put(folder.obstore(), name, sink.getvalue().to_pybytes())
 
 
-def write_parquet(folder: Location, source: Source) -> None:
-    """Write one Parquet file."""
-    _write_parquet(folder, "array.parquet", source.values, source)
-
-
-def write_parquet_parts(folder: Location, source: Source) -> None:
+def write_parts(folder: Location, source: Source) -> None:
     """Write a Parquet file for each time step."""
     for step, values in enumerate(source.values):
-        _write_parquet(folder, _name_part(step), values, source)
+        write_parquet(folder, replace(source, values=values[None]), name=_name_part(step))
 
 
 def _fold(column: Any, stored: StoredArray, box: Box) -> Values:
@@ -55,24 +51,18 @@ def _fold(column: Any, stored: StoredArray, box: Box) -> Values:
     return values[(slice(None), *box[1:])]
 
 
-def open_csv(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+def open_table(
+    folder: Location, stored: StoredArray, n_requests: int, *, suffix: str, **options: Any
+) -> Read:
     """Read all of one file by pandas over s3fs, whatever is asked."""
-    url, options = f"{folder.url}/array.csv", folder.fsspec_options()
+    read_table = getattr(pd, f"read_{suffix}")
+    url, options = (
+        f"{folder.url}/array.{suffix}",
+        options | {"storage_options": folder.fsspec_options()},
+    )
 
     def read(box: Box) -> Values:
-        frame = pd.read_csv(url, storage_options=options, dtype=np.float32)
-        return _fold(frame[stored.variable], stored, box)[box[0]]
-
-    return read
-
-
-def open_parquet(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    """Read all of one file by pandas over s3fs, whatever is asked."""
-    url, options = f"{folder.url}/array.parquet", folder.fsspec_options()
-
-    def read(box: Box) -> Values:
-        frame = pd.read_parquet(url, storage_options=options)
-        return _fold(frame[stored.variable], stored, box)[box[0]]
+        return _fold(read_table(url, **options)[stored.variable], stored, box)[box[0]]
 
     return read
 

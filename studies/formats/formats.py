@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -12,13 +13,13 @@ import zarr
 from zarr.storage import ObjectStore
 
 from helpers.arrays import stores, writers
-from helpers.arrays.fields import FILL
 from helpers.arrays.stores import StoredArray
+from helpers.arrays.writers import Layout
 from helpers.benchmark.provenance import installed
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.formats import columns, rasters, tiles, virtual
-from studies.formats.source import ACCESSES, LEVEL, Source, Values, choose, digest
+from studies.formats.source import ACCESSES, Source, Values, choose, digest
 
 _GENERATION = 1  # raise it when the same arguments make other bytes
 
@@ -38,63 +39,24 @@ class Format:
     is_shared: bool = False  # whether other studies read the same layout, and `stores` makes it
 
 
-def _write_netcdf(folder: Location, source: Source) -> None:
-    """Write the file of the shared layout, all values at once."""
-    everything = tuple(slice(0, n) for n in source.values.shape)
-    writers.write_netcdf(
-        folder,
-        lambda: iter([(everything, source.values)]),
-        variable=source.variable,
-        shape=source.values.shape,
-        chunk_shape=source.chunk_shape,
-        codec=source.codec,
-    )
+def _write_layout(folder: Location, source: Source, *, layout: Layout, **more: Any) -> None:
+    """Write a layout that other studies share, all values at once."""
+    everything = [((slice(None),) * source.values.ndim, source.values)]
+    writers.WRITERS[layout](folder, lambda: iter(everything), **source.array(), **more)
 
 
 def _write_references(folder: Location, source: Source) -> None:
     writers.write_references(folder, source.netcdf, variable=source.variable)
 
 
-def _create(store: Any, source: Source, **more: Any) -> None:
-    """Write a group of Zarr v3, in whatever keeps its objects."""
-    cname: Any = source.cname or "zstd"
-    blosc = zarr.codecs.BloscCodec(cname=cname, clevel=LEVEL, shuffle="shuffle", typesize=4)
-    array = zarr.create_group(store, overwrite=True).create_array(
-        source.variable,
-        shape=source.values.shape,
-        chunks=source.chunk_shape,
-        dtype="float32",
-        fill_value=float(FILL),
-        compressors=blosc if source.cname else None,
-        dimension_names=writers.DIMENSIONS,
-        config={"write_empty_chunks": True},
-        **more,
-    )
-    array[...] = source.values
-
-
-def _write_zarr(folder: Location, source: Source, **more: Any) -> None:
-    store = ObjectStore(folder.obstore())
-    _create(store, source, **more)
-    with writers.expected_warning("Consolidated metadata is currently not part"):
-        zarr.consolidate_metadata(store)
-
-
 def _write_shards(folder: Location, source: Source) -> None:
     """Write a shard for each time step, or for as many as a chunk spans."""
     n_rest = zip(source.values.shape[1:], source.chunk_shape[1:], strict=True)
     shard_shape = (source.chunk_shape[0], *(-(-n // c) * c for n, c in n_rest))
-    _write_zarr(folder, source, shards=shard_shape)
+    _write_layout(folder, source, layout="zarr", shard_shape=shard_shape)
 
 
-def _write_icechunk(folder: Location, source: Source) -> None:
-    import icechunk  # an extra that not everyone has
-
-    session = icechunk.Repository.create(folder.icechunk_storage()).writable_session("main")
-    _create(session.store, source)
-    session.commit("the array")
-
-
+_write_zarr, _write_netcdf = (partial(_write_layout, layout=one) for one in ("zarr", "netcdf"))
 _ARROW, _ZARR = ("pyarrow",), ("zarr", "numcodecs")
 _VIRTUAL = ("virtualizarr", "kerchunk", "fastparquet"), ("virtualizarr", "icechunk")
 
@@ -103,16 +65,16 @@ _VIRTUAL = ("virtualizarr", "kerchunk", "fastparquet"), ("virtualizarr", "icechu
 FORMATS: Mapping[str, Format] = {one.name: one for one in (
     Format("csv", "one table of text, a line a value", "none", columns.write_csv, _ARROW),
     Format("parquet", "one Parquet file, a row group a time step", "zstd", columns.write_parquet, _ARROW),
-    Format("parquet-parts", "a Parquet file a time step", "zstd", columns.write_parquet_parts, _ARROW),
+    Format("parquet-parts", "a Parquet file a time step", "zstd", columns.write_parts, _ARROW),
     Format("netcdf", "one netCDF-4 file, in the chunks of the case", "", _write_netcdf, is_shared=True),
     Format("references", "kerchunk references to the netCDF-4 file", "", _write_references, of="netcdf", is_shared=True),
     Format("references-parquet", "kerchunk references to the netCDF-4 file, as Parquet", "", virtual.write_references, _VIRTUAL[0], of="netcdf"),
-    Format("icechunk-virtual", "an Icechunk repository of references to the netCDF-4 file", "", virtual.write_icechunk, _VIRTUAL[1], of="netcdf"),
+    Format("icechunk-virtual", "an Icechunk repository of references to the netCDF-4 file", "", partial(virtual.write_icechunk, is_virtual=True), _VIRTUAL[1], of="netcdf"),
     Format("tiledb", "a dense TileDB array in tiles of a chunk", "", tiles.write_tiles, ("tiledb",)),
     Format("cog", "a cloud-optimised GeoTIFF a time step, its depths as bands", "zstd", rasters.write_rasters, ("rasterio",)),
     Format("zarr", "a Zarr v3 group, consolidated, a chunk an object", "", _write_zarr, is_shared=True),
     Format("shards", "a Zarr v3 group in shards of a time step", "", _write_shards, _ZARR),
-    Format("icechunk", "an Icechunk repository of the same chunks", "", _write_icechunk, ("zarr", "icechunk")),
+    Format("icechunk", "an Icechunk repository of the same chunks", "", virtual.write_icechunk, ("zarr", "icechunk")),
 )}
 # fmt: on
 """Every format of the study, by name."""
@@ -127,12 +89,6 @@ def find_values(name: str) -> str:
     ('netcdf', 'zarr')
     """
     return FORMATS[name].of or name
-
-
-def list_layouts(names: Sequence[str]) -> list[str]:
-    """List the layouts that formats need: their own, those of their values, and Zarr to make them from."""
-    needed = {"zarr", *names, *(find_values(name) for name in names)}
-    return sorted(name for name in needed if FORMATS[name].is_shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,20 +116,16 @@ def make_formats(stored: StoredArray, names: Sequence[str]) -> Kept:
     sums = [hex(one) for one in stored.checksums.ravel()]
     folder = stored.location / "formats"
     nbytes: dict[str, int] = dict(stored.stored_nbytes)
-    for form in (FORMATS[name] for name in names):
-        if form.is_shared:
-            continue
-        versions = installed(form.packages)
-        what = [stored.shape, stored.chunk_shape, stored.codec, sums]
-        made_by = [_GENERATION, form.name, *what, versions, *identify_netcdf(stored, form.of)]
+    for form in (FORMATS[name] for name in names if not FORMATS[name].is_shared):
+        what = [stored.shape, stored.chunk_shape, stored.codec, sums, installed(form.packages)]
+        made_by = [_GENERATION, form.name, *what, *identify_netcdf(stored, form.of)]
 
         def make(place: Location, form: Format = form) -> dict[str, Any]:
             form.write(place / form.name, source)
             return {}
 
-        name = form.name
-        entry = stores.prepare(folder, made_by, make, name=name, under=[f"{name}/"])
-        nbytes[name] = entry.nbytes
+        entry = stores.prepare(folder, made_by, make, name=form.name, under=[f"{form.name}/"])
+        nbytes[form.name] = entry.nbytes
     digests = {access: digest(source.values[choose(access, stored)]) for access in ACCESSES}
     return Kept(stored, folder, nbytes, digests)
 

@@ -13,9 +13,10 @@ import numpy as np
 import obstore
 
 from helpers.arrays.stores import StoredArray
+from helpers.arrays.writers import BLOSC_LEVEL
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from studies.formats.source import LEVEL, Box, Read, Source, Values
+from studies.formats.source import Box, Read, Source, Values
 
 _WHOLE_WORLD = (-180.0, -90.0, 180.0, 90.0)
 
@@ -63,7 +64,7 @@ def encode_raster(values: Values, *, width: int, is_compressed: bool) -> bytes:
     n_bands, ny, nx = values.shape
     codec = "ZSTD" if is_compressed else "NONE"
     made: dict[str, Any] = {"BLOCKSIZE": width, "OVERVIEWS": "NONE", "COMPRESS": codec}
-    made |= {"LEVEL": LEVEL, "PREDICTOR": "YES"} if is_compressed else {}
+    made |= {"LEVEL": BLOSC_LEVEL, "PREDICTOR": "YES"} if is_compressed else {}
     shape = {"count": n_bands, "height": ny, "width": nx, "dtype": "float32"}
     place = {"crs": "EPSG:4326", "transform": from_bounds(*_WHOLE_WORLD, nx, ny)}
     with MemoryFile() as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -19,9 +20,6 @@ Box = tuple[slice, ...]
 Read = Callable[[Box], Values]
 """Reads the values within bounds."""
 
-LEVEL = 5
-"""Of the codec, in every format that compresses as Blosc does."""
-
 ACCESSES = ("whole", "step", "series")
 """What is read: the whole array, one step of its first dimension, or all steps at one place."""
 
@@ -36,6 +34,15 @@ class Source:
     codec: Codec
     netcdf: Location  # of the netCDF-4 file, for formats that hold references to it
 
+    def array(self) -> dict[str, Any]:
+        """Describe the array to those who write the layouts of other studies."""
+        return {
+            "variable": self.variable,
+            "shape": self.values.shape,
+            "chunk_shape": self.chunk_shape,
+            "codec": self.codec,
+        }
+
     @property
     def cname(self) -> str:
         """Codec within Blosc, empty for none."""
@@ -45,12 +52,9 @@ class Source:
 def choose(access: str, stored: StoredArray) -> Box:
     """Choose the bounds of an access, which is in the middle of what it does not span."""
     spanned = {"whole": stored.dimensions, "step": stored.dimensions[1:]}
-    return tuple(
-        slice(0, n)
-        if name in spanned.get(access, stored.dimensions[:1])
-        else slice(n // 2, n // 2 + 1)
-        for name, n in zip(stored.dimensions, stored.shape, strict=True)
-    )
+    whole = spanned.get(access, stored.dimensions[:1])
+    extents = zip(stored.dimensions, stored.shape, strict=True)
+    return tuple(slice(0, n) if name in whole else slice(n // 2, n // 2 + 1) for name, n in extents)
 
 
 def digest(values: Values) -> str:

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from helpers.arrays.stores import StoredArray
-from helpers.arrays.writers import DIMENSIONS, put_folder
+from helpers.arrays.writers import BLOSC_LEVEL, DIMENSIONS, put_folder
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from studies.formats.source import LEVEL, Read, Source
+from studies.formats.source import Read, Source
 
 _FILTERS = {"zstd": "ZstdFilter", "lz4": "LZ4Filter"}
 
@@ -29,7 +29,9 @@ def write_tiles(folder: Location, source: Source) -> None:
     extents = zip(DIMENSIONS, source.values.shape, source.chunk_shape, strict=True)
     domain = [tiledb.Dim(name, domain=(0, n - 1), tile=c, dtype=np.int32) for name, n, c in extents]
     codec = _FILTERS.get(source.cname)
-    filters = [tiledb.ByteShuffleFilter(), getattr(tiledb, codec)(level=LEVEL)] if codec else []
+    filters = (
+        [tiledb.ByteShuffleFilter(), getattr(tiledb, codec)(level=BLOSC_LEVEL)] if codec else []
+    )
     attribute = tiledb.Attr(source.variable, np.float32, filters=tiledb.FilterList(filters))
     with tempfile.TemporaryDirectory() as made:
         place = str(Path(made) / "array")

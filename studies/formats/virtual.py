@@ -1,4 +1,4 @@
-"""References to the chunks of the netCDF-4 file: as Parquet, and as virtual chunks in Icechunk."""
+"""Kerchunk references as Parquet, and Icechunk, with chunks of its own or those of the netCDF-4 file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from virtualizarr.parsers import KerchunkParquetParser
 
 from helpers.arrays.stores import StoredArray
-from helpers.arrays.writers import expected_warning, make_registry, open_virtual, put_folder
+from helpers.arrays.writers import (
+    create_zarr,
+    expected_warning,
+    make_registry,
+    open_virtual,
+    put_folder,
+)
 from helpers.objectstore.locations import Location
 from studies.formats.source import Read, Source
 
@@ -34,29 +39,35 @@ def open_references(folder: Location, stored: StoredArray, n_requests: int) -> R
         return _read(parse(f"{folder.url}/{_NAME}", make_registry(folder)), stored.variable)
 
 
-def write_icechunk(folder: Location, source: Source) -> None:
-    """Commit the places of the chunks to an Icechunk repository, which holds no value itself."""
-    import icechunk  # an extra that not everyone has
-
-    how = folder.icechunk_virtual_chunks()
-    repository = icechunk.Repository.create(folder.icechunk_storage(), **how)
+def write_icechunk(folder: Location, source: Source, *, is_virtual: bool = False) -> None:
+    """Commit the chunks to an Icechunk repository, or, if it holds no value itself, their places."""
+    repository = _repository("create", folder, is_virtual)
     session = repository.writable_session("main")
-    with expected_warning(_NO_SPECIFICATION):
-        open_virtual(source.netcdf, source.variable).vz.to_icechunk(session.store)
-    session.commit("where the chunks of the file are")
+    if is_virtual:
+        with expected_warning(_NO_SPECIFICATION):
+            open_virtual(source.netcdf, source.variable).vz.to_icechunk(session.store)
+    else:
+        create_zarr(session.store, **source.array())[...] = source.values
+    session.commit("the array")
 
 
-def open_icechunk(folder: Location, stored: StoredArray, n_requests: int) -> Read:
-    """Open such a repository; the chunks come from where the bucket is reached now."""
-    import icechunk  # an extra that not everyone has
-
-    how = folder.icechunk_virtual_chunks()
-    session = icechunk.Repository.open(folder.icechunk_storage(), **how).readonly_session("main")
+def open_icechunk(
+    folder: Location, stored: StoredArray, n_requests: int, *, is_virtual: bool = False
+) -> Read:
+    """Open such a repository; virtual chunks come from where the bucket is reached now."""
+    session = _repository("open", folder, is_virtual).readonly_session("main")
     with expected_warning(_NO_SPECIFICATION):
         return _read(session.store, stored.variable)
+
+
+def _repository(how: str, folder: Location, is_virtual: bool) -> Any:
+    import icechunk  # an extra that not everyone has
+
+    more = folder.icechunk_virtual_chunks() if is_virtual else {}
+    return getattr(icechunk.Repository, how)(folder.icechunk_storage(), **more)
 
 
 def _read(store: Any, variable: str) -> Read:
     how: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
     dataset = xr.open_zarr(store, mask_and_scale=False, decode_times=False, **how)
-    return lambda box: np.asarray(dataset[variable][box].to_numpy(), np.float32)
+    return lambda box: dataset[variable][box].to_numpy()

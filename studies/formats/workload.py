@@ -16,7 +16,7 @@ from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 from studies.formats import formats
 from studies.formats.clients import CLIENTS, Client, list_formats
-from studies.formats.formats import FORMATS, Kept, find_values, list_layouts
+from studies.formats.formats import FORMATS, Kept, find_values
 from studies.formats.source import Box, Read, Source, Values, choose, digest
 
 CACHE_STATE = "nothing cached, new clients, warm server"
@@ -38,6 +38,11 @@ class FormatRead(Steps):
         """Bounds of what is read."""
         return choose(self.access, self.kept.stored)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of what is read."""
+        return tuple(one.stop - one.start for one in self.box)
+
     def settings(self) -> dict[str, Any]:
         """Declare what a comparison has to hold equal."""
         return {
@@ -50,7 +55,7 @@ class FormatRead(Steps):
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes of the values that are wanted, and their share of those stored."""
         stored = self.kept.stored
-        share = math.prod(self._shape()) / math.prod(stored.shape)
+        share = math.prod(self.shape) / math.prod(stored.shape)
         stored_nbytes = self.kept.nbytes[find_values(self.client.format)]
         return int(share * stored.nbytes), max(1, int(share * stored_nbytes))
 
@@ -71,12 +76,9 @@ class FormatRead(Steps):
         """Read what is asked for into memory."""
         return opened(self.box)
 
-    def _shape(self) -> tuple[int, ...]:
-        return tuple(one.stop - one.start for one in self.box)
-
     def check(self, values: Values) -> str:
         """Compare what was read with what was written, value by value."""
-        if values.shape != self._shape() or digest(values) != self.kept.digests[self.access]:
+        if values.shape != self.shape or digest(values) != self.kept.digests[self.access]:
             raise CheckError(f"{self.client.name} reads other values than were written")
         return f"xxh3 of {values.size} values"
 
@@ -134,13 +136,14 @@ def make_formats(names: Sequence[str], location: Location, settings: Mapping[str
     `settings` are the parameters of the case. Zarr is always made: the others are made from it.
     """
     needed = list_formats(names)
+    layouts = {"zarr", *needed, *(find_values(name) for name in needed)}
     stored = stores.open_or_make_array(
         DATASET,
         location,
         shape=tuple(settings["array_shape"]),
         chunk_shape=tuple(settings["chunk_shape"]),
         codec=settings["codec"],
-        layouts=list_layouts(needed),  # type: ignore[arg-type]  # these are layouts
+        layouts=sorted(one for one in layouts if FORMATS[one].is_shared),  # type: ignore[misc]  # these are layouts
         seed=settings["seed"],
     )
     return formats.make_formats(stored, needed)

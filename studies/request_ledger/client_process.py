@@ -19,12 +19,13 @@ import zlib
 from dataclasses import dataclass
 from functools import partial
 from operator import getitem
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    Where = Mapping[str, str]  # address, bucket, region and keys of the store
+    At = SimpleNamespace  # a path in the store, its addresses there, and the keys
     Selection = tuple[slice, ...]
 
 ARRAY = "temperature"
@@ -68,68 +69,49 @@ def is_zarr_2() -> bool:
 # How a client reaches the store.
 
 
-def s3_options(where: Where) -> dict[str, Any]:
+def s3_options(at: At) -> dict[str, Any]:
     """Give the options of s3fs."""
-    kwargs = {"endpoint_url": where["endpoint_url"], "region_name": where["region"]}
-    return {"key": where["key"], "secret": where["secret"], "client_kwargs": kwargs}
+    kwargs = {"endpoint_url": at.endpoint_url, "region_name": at.region}
+    return {"key": at.key, "secret": at.secret, "client_kwargs": kwargs}
 
 
-def filesystem(where: Where) -> Any:
+def filesystem(at: At) -> Any:
     """Make a file system of s3fs."""
-    return use("s3fs").S3FileSystem(**s3_options(where))
+    return use("s3fs").S3FileSystem(**s3_options(at))
 
 
-def url(where: Where, path: str) -> str:
-    """Give the address of a path."""
-    return "s3://%s/%s" % (where["bucket"], path)
+def group_at(at: At) -> dict[str, Any]:
+    """Give what leads zarr and xarray to a group through s3fs."""
+    if is_zarr_2():
+        return {"store": filesystem(at).get_mapper(at.url)}
+    return {"store": at.url, "storage_options": s3_options(at)}
 
 
-def http_url(where: Where, path: str) -> str:
-    """Give the address of an object behind HTTP."""
-    return "%s/%s/%s" % (where["endpoint_url"], where["bucket"], path)
-
-
-def obstore(where: Where, **more: str) -> Any:
+def obstore(at: At, **more: str) -> Any:
     """Make a store of obstore."""
     return use("obstore.store").S3Store(
-        where["bucket"],
-        endpoint=where["endpoint_url"],
-        access_key_id=where["key"],
-        secret_access_key=where["secret"],
-        region=where["region"],
-        client_options={"allow_http": True},
-        **more,
-    )
+        at.bucket, endpoint=at.endpoint_url, access_key_id=at.key, secret_access_key=at.secret,
+        region=at.region, client_options={"allow_http": True}, **more,
+    )  # fmt: skip
 
 
-# Arrays of zarr, through s3fs, through obstore, and with the codec pipeline of zarrs.
+# Groups of zarr, datasets of xarray and files of HDF5.
 
 
-def zarr_s3fs(where: Where, path: str, mode: str = "r") -> Any:
+def zarr_s3fs(at: At, mode: str = "r") -> Any:
     """Open a group of zarr through s3fs."""
-    zarr = use("zarr")
     if not is_zarr_2():
-        options = {"use_consolidated": True, "storage_options": s3_options(where)}
-        return zarr.open_group(url(where, path), mode=mode, **options)
-    store = filesystem(where).get_mapper(url(where, path))
-    return zarr.open_consolidated(store, mode="r") if mode == "r" else zarr.open_group(store, mode=mode)  # fmt: skip
+        return use("zarr").open_group(**group_at(at), mode=mode, use_consolidated=True)
+    opener = use("zarr").open_consolidated if mode == "r" else use("zarr").open_group
+    return opener(**group_at(at), mode=mode)
 
 
-def zarr_obstore(where: Where, path: str, mode: str = "r") -> Any:
-    """Open a group of zarr through obstore."""
-    store = use("zarr.storage").ObjectStore(obstore(where, prefix=path), read_only=mode == "r")
+def zarr_obstore(at: At, mode: str = "r", pipeline: str = "") -> Any:
+    """Open a group of zarr through obstore, with another pipeline of codecs if one is named."""
+    store = use("zarr.storage").ObjectStore(obstore(at, prefix=at.path), read_only=mode == "r")
+    if pipeline:
+        use("zarr").config.set({"codec_pipeline.path": pipeline})
     return use("zarr").open_group(store, mode=mode, use_consolidated=True)
-
-
-def zarr_zarrs(where: Where, path: str, mode: str = "r") -> Any:
-    """Open a group of zarr through obstore, with the codec pipeline of zarrs."""
-    use("zarr").config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
-    return zarr_obstore(where, path, mode)
-
-
-def list_arrays(group: Any) -> list[str]:
-    """List the arrays of a group, with their metadata."""
-    return sorted(name for name, _ in group.arrays())
 
 
 def zeros(array: Any, dtype: Any = None) -> Any:
@@ -137,89 +119,50 @@ def zeros(array: Any, dtype: Any = None) -> Any:
     return use("numpy").zeros((STEPS, *array.shape[1:]), dtype or array.dtype)
 
 
-def append_zarr(_where: Where, _path: str, opened: Any) -> None:
-    """Append a chunk of time."""
-    opened.append(zeros(opened))
-
-
-def select_by_name(opened: Any, selection: Selection) -> Any:
-    """Read a selection of a variable of xarray."""
-    return opened.isel(dict(zip(opened.dims, selection))).values
-
-
-# xarray.
-
-
-def xarray_zarr(where: Where, path: str, **options: Any) -> Any:
+def xarray_zarr(at: At, **options: Any) -> Any:
     """Open a dataset of Zarr through s3fs."""
-    if is_zarr_2():
-        mapper = filesystem(where).get_mapper(url(where, path))
-        return use("xarray").open_zarr(mapper, **options)
-    return use("xarray").open_zarr(url(where, path), storage_options=s3_options(where), **options)
+    return use("xarray").open_zarr(**group_at(at), **options)
 
 
-def append_xarray(where: Where, path: str, opened: Any) -> None:
+def append_xarray(at: At, opened: Any) -> None:
     """Append a chunk of time to a variable of a dataset."""
     more = opened.isel(time=slice(0, STEPS)).load().to_dataset(name=ARRAY)
     more = more.drop_vars([name for name in more.coords if name not in more.dims])
-    options: dict[str, Any] = {"append_dim": "time", "consolidated": True}
-    if is_zarr_2():
-        more.to_zarr(filesystem(where).get_mapper(url(where, path)), **options)
-    else:
-        more.to_zarr(url(where, path), storage_options=s3_options(where), **options)
+    more.to_zarr(**group_at(at), append_dim="time", consolidated=True)
 
 
-def xarray_h5netcdf(where: Where, path: str) -> Any:
-    """Open a netCDF file by the engine h5netcdf over a file object of s3fs."""
-    file = filesystem(where).open(url(where, path))
-    return use("xarray").open_dataset(file, engine="h5netcdf")
-
-
-def xarray_kerchunk(where: Where, path: str) -> Any:
+def xarray_kerchunk(at: At) -> Any:
     """Open references of kerchunk through fsspec."""
-    options = s3_options(where)
+    options = s3_options(at)
     fs = use("fsspec").filesystem(
-        "reference", fo=url(where, path), remote_protocol="s3", target_protocol="s3", target_options=options,
+        "reference", fo=at.url, remote_protocol="s3", target_protocol="s3", target_options=options,
         remote_options=dict(options, asynchronous=True), skip_instance_cache=True, asynchronous=True,
     )  # fmt: skip
     store = use("zarr.storage").FsspecStore(fs, read_only=True, path="")
     return use("xarray").open_zarr(store, consolidated=False, zarr_format=2, chunks=None)
 
 
-def xarray_virtualizarr(where: Where, path: str) -> Any:
+def xarray_virtualizarr(at: At) -> Any:
     """Open a manifest that VirtualiZarr makes of a file."""
-    stores = {"s3://%s" % where["bucket"]: obstore(where)}
+    stores = {"s3://%s" % at.bucket: obstore(at)}
     registry = use("obspec_utils.registry").ObjectStoreRegistry(stores)
-    manifest = use("virtualizarr.parsers").HDFParser()(url(where, path), registry=registry)
+    manifest = use("virtualizarr.parsers").HDFParser()(at.url, registry=registry)
     return use("xarray").open_zarr(manifest, consolidated=False, zarr_format=3, chunks=None)
 
 
-# Files of HDF5 without xarray.
-
-
-def h5py_s3fs(where: Where, path: str) -> Any:
-    """Open a file by h5py over a file object of s3fs."""
-    return use("h5py").File(filesystem(where).open(url(where, path)), "r")
-
-
-def h5py_ros3(where: Where, path: str) -> Any:
-    """Open a file by h5py with HDF5's own driver for S3."""
+def open_ros3(at: At) -> Any:
+    """Open the array of a file by h5py with HDF5's own driver for S3."""
     h5py = use("h5py")
     if "ros3" not in h5py.registered_drivers():
         raise LookupError("the HDF5 of this wheel has no ROS3 driver")
-    named = {"aws_region": "region", "secret_id": "key", "secret_key": "secret"}
-    options = {name: where[key].encode() for name, key in named.items()}
-    return h5py.File(http_url(where, path), "r", driver="ros3", **options)
+    keys = {"aws_region": at.region, "secret_id": at.key, "secret_key": at.secret}
+    keys = {name: value.encode() for name, value in keys.items()}
+    return h5py.File(at.http_url, "r", driver="ros3", **keys)[ARRAY]
 
 
-def netcdf4(where: Where, path: str) -> Any:
-    """Open a file by the netCDF C library, by byte ranges."""
-    return use("netCDF4").Dataset(http_url(where, path) + "#mode=bytes")
-
-
-def list_maps(named: Mapping[str, Any]) -> list[str]:
-    """List the variables of two dimensions."""
-    return sorted(name for name, one in named.items() if one.ndim == 2)
+def count_maps(named: Mapping[str, Any]) -> int:
+    """Count the variables of two dimensions."""
+    return sum(one.ndim == 2 for one in named.values())
 
 
 # Scattered ranges of a file.
@@ -246,24 +189,18 @@ def ranges_fsspec(opened: tuple[Any, str], gap: int) -> bytes:
 # Icechunk, TensorStore, GDAL, TileDB.
 
 
-def icechunk(where: Where, path: str, how: str = "open") -> Any:
+def icechunk(at: At, how: str = "open") -> Any:
     """Open or create a repository."""
     storage = use("icechunk").s3_storage(
-        bucket=where["bucket"], prefix=path, region=where["region"], endpoint_url=where["endpoint_url"],
-        allow_http=True, force_path_style=True, access_key_id=where["key"], secret_access_key=where["secret"],
+        bucket=at.bucket, prefix=at.path, region=at.region, endpoint_url=at.endpoint_url,
+        allow_http=True, force_path_style=True, access_key_id=at.key, secret_access_key=at.secret,
     )  # fmt: skip
     return getattr(use("icechunk").Repository, how)(storage)
 
 
-def icechunk_group(where: Where, path: str) -> Any:
-    """Open the group of a repository."""
-    store = icechunk(where, path).readonly_session("main").store
-    return use("zarr").open_group(store, mode="r")
-
-
-def write_icechunk(where: Where, path: str, arrays: Mapping[str, Any], chunks: Any) -> None:
+def write_icechunk(at: At, arrays: Mapping[str, Any], chunks: Any) -> None:
     """Write arrays and commit them."""
-    session = icechunk(where, path, "create").writable_session("main")
+    session = icechunk(at, "create").writable_session("main")
     group = use("zarr").create_group(session.store, overwrite=True)
     for name, values in arrays.items():
         shape = chunks if values.ndim == 3 else values.shape
@@ -272,67 +209,66 @@ def write_icechunk(where: Where, path: str, arrays: Mapping[str, Any], chunks: A
     session.commit("written")
 
 
-def open_icechunk_to_append(where: Where, path: str) -> Any:
+def open_icechunk_to_append(at: At) -> Any:
     """Open the array in a session that writes."""
-    session = icechunk(where, path).writable_session("main")
+    session = icechunk(at).writable_session("main")
     return use("zarr").open_group(session.store, mode="r+")[ARRAY], session
 
 
-def append_icechunk(_where: Where, _path: str, opened: tuple[Any, Any]) -> None:
+def append_icechunk(_at: At, opened: tuple[Any, Any]) -> None:
     """Append a chunk of time and commit it."""
     array, session = opened
     array.append(zeros(array))
     session.commit("appended")
 
 
-def open_tensorstore(where: Where, path: str) -> Any:
+def open_tensorstore(at: At) -> Any:
     """Open the array."""
     kvstore = {
-        "driver": "s3", "bucket": where["bucket"], "path": "%s/%s/" % (path, ARRAY),
-        "endpoint": where["endpoint_url"], "aws_region": where["region"],
+        "driver": "s3", "bucket": at.bucket, "path": "%s/%s/" % (at.path, ARRAY),
+        "endpoint": at.endpoint_url, "aws_region": at.region,
     }  # fmt: skip
-    spec = {"driver": "zarr3" if "v3" in path else "zarr", "kvstore": kvstore}
+    spec = {"driver": "zarr3" if "v3" in at.path else "zarr", "kvstore": kvstore}
     return use("tensorstore").open(spec, open=True).result()
 
 
-def append_tensorstore(_where: Where, _path: str, opened: Any) -> None:
+def append_tensorstore(_at: At, opened: Any) -> None:
     """Append a chunk of time."""
     n = opened.shape[0]
     larger = opened.resize(exclusive_max=[n + STEPS, *opened.shape[1:]]).result()
     larger[n:].write(zeros(opened, opened.dtype.numpy_dtype)).result()
 
 
-def open_gdal(where: Where, path: str) -> Any:
+def open_gdal(at: At) -> Any:
     """Open a GeoTIFF through rasterio, in an environment that lasts as long."""
     env = use("rasterio").Env(
-        AWS_S3_ENDPOINT=where["endpoint_url"].split("//")[1], AWS_HTTPS="NO",
-        AWS_VIRTUAL_HOSTING="FALSE", GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR",
+        AWS_S3_ENDPOINT=at.host, AWS_HTTPS="NO", AWS_VIRTUAL_HOSTING="FALSE",
+        GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR",
     )  # fmt: skip
     env.__enter__()
-    return use("rasterio").open("/vsis3/%s/%s" % (where["bucket"], path)), env
+    return use("rasterio").open("/vsis3/%s/%s" % (at.bucket, at.path)), env
 
 
 def read_gdal(opened: tuple[Any, Any], selection: Selection) -> Any:
     """Read bands and a window of each."""
     file, _ = opened
-    bounds = [one.indices(n) for one, n in zip(selection, (file.count, *file.shape))]
-    (b, b_end, _), (y, y_end, _), (x, x_end, _) = bounds
-    window = use("rasterio.windows").Window(x, y, x_end - x, y_end - y)
-    return file.read([n + 1 for n in range(b, b_end)], window=window)
+    bands, *window = [one.indices(n)[:2] for one, n in zip(selection, (file.count, *file.shape))]
+    indexes = [n + 1 for n in range(*bands)]
+    return file.read(indexes, window=use("rasterio.windows").Window.from_slices(*window))
 
 
-def tiledb_context(where: Where) -> Any:
+def tiledb_context(at: At) -> Any:
     """Tell TileDB where the store is."""
-    return use("tiledb").Ctx({
-        "vfs.s3.endpoint_override": where["endpoint_url"].split("//")[1], "vfs.s3.scheme": "http",
-        "vfs.s3.use_virtual_addressing": "false", "vfs.s3.region": where["region"],
-        "vfs.s3.aws_access_key_id": where["key"], "vfs.s3.aws_secret_access_key": where["secret"],
-    })  # fmt: skip
+    settings = {
+        "endpoint_override": at.host, "scheme": "http", "use_virtual_addressing": "false",
+        "region": at.region, "aws_access_key_id": at.key, "aws_secret_access_key": at.secret,
+    }  # fmt: skip
+    return use("tiledb").Ctx({"vfs.s3.%s" % name: value for name, value in settings.items()})
 
 
-def write_tiledb(where: Where, path: str, arrays: Mapping[str, Any], chunks: Any) -> None:
+def write_tiledb(at: At, arrays: Mapping[str, Any], chunks: Any) -> None:
     """Write the array."""
-    values, ctx, tiledb = arrays[ARRAY], tiledb_context(where), use("tiledb")
+    values, ctx, tiledb = arrays[ARRAY], tiledb_context(at), use("tiledb")
     dims = [
         tiledb.Dim(name, domain=(0, n - 1), tile=tile, dtype=use("numpy").int32, ctx=ctx)
         for name, n, tile in zip(("time", "y", "x"), values.shape, chunks)
@@ -340,8 +276,8 @@ def write_tiledb(where: Where, path: str, arrays: Mapping[str, Any], chunks: Any
     zlib_filter = tiledb.FilterList([tiledb.GzipFilter(level=1)])
     attr = tiledb.Attr(dtype=values.dtype, filters=zlib_filter, ctx=ctx)
     schema = tiledb.ArraySchema(tiledb.Domain(*dims, ctx=ctx), attrs=[attr], ctx=ctx)
-    tiledb.Array.create(url(where, path), schema, ctx=ctx)
-    with tiledb.open(url(where, path), "w", ctx=ctx) as array:
+    tiledb.Array.create(at.url, schema, ctx=ctx)
+    with tiledb.open(at.url, "w", ctx=ctx) as array:
         array[:] = values
 
 
@@ -349,127 +285,98 @@ def write_tiledb(where: Where, path: str, arrays: Mapping[str, Any], chunks: Any
 class Client:
     """What a client reads, and does for each operation; what it lacks is None."""
 
-    modules: tuple[str, ...]  # imported before the first job
+    modules: str  # imported before the first job
     layouts: tuple[str, ...]  # that it is asked for
-    open: Callable[[Where, str], Any]
-    is_group: bool = True  # whether the array is one of those in what is opened
+    open: Callable[[At], Any]  # the array, or the group that holds it
     read: Callable[[Any, Any], Any] = getitem
-    list: Callable[[Any], Sequence[str]] | None = None  # of a group, with its metadata
-    open_to_append: Callable[[Where, str], Any] | None = None  # else as to read
-    append: Callable[[Where, str, Any], None] | None = None
-    write: Callable[[Where, str, Mapping[str, Any], Any], None] | None = None
+    count: Callable[[Any], int] | None = None  # the arrays of a group, with their metadata
+    open_to_append: Callable[[At], Any] | None = None  # else as to read
+    append: Callable[[At, Any], None] | None = None
+    write: Callable[[At, Mapping[str, Any], Any], None] | None = None
     forks: bool = True  # whether a child of a process that has imported it can use it
 
 
-def of_zarr(
-    layouts: tuple[str, ...], group: Callable[..., Any], *modules: str, append: Any = None
-) -> Client:
-    """Make a client that reads groups of zarr."""
-    return Client(
-        ("zarr", *modules),
-        layouts,
-        group,
-        list=list_arrays,
-        open_to_append=lambda where, path: group(where, path, mode="r+")[ARRAY],
-        append=append,
-    )
-
-
-def of_xarray(
-    layouts: tuple[str, ...], dataset: Callable[..., Any], *modules: str, append: Any = None
-) -> Client:
-    """Make a client that reads datasets of xarray."""
-    return Client(
-        ("xarray", *modules),
-        layouts,
-        dataset,
-        read=select_by_name,
-        list=lambda opened: sorted(opened.data_vars),
-        append=append,
-    )
-
-
+of_zarr = partial(Client, count=lambda group: len(list(group.arrays())))
+"""Reads groups of zarr."""
+of_xarray = partial(
+    Client,
+    read=lambda array, selection: array.isel(dict(zip(array.dims, selection))).values,
+    count=lambda dataset: len(dataset.data_vars),
+)
+"""Reads datasets of xarray."""
 NETCDF = ("netcdf", "netcdf-large")
 ALL_ZARR = ("zarr-v2", "zarr-v3", "zarr-v3-sharded")
-XARRAY_ZARR = ("zarr", "s3fs", "dask.array", "numcodecs")
+PLAIN = ("zarr-v2-unconsolidated",)
+XARRAY_ZARR = "xarray zarr s3fs dask.array numcodecs"
+# fmt: off
 CLIENTS = {
-    "zarr-s3fs": of_zarr(ALL_ZARR, zarr_s3fs, "s3fs", "numcodecs", append=append_zarr),
-    "zarr-obstore": of_zarr(
-        ALL_ZARR, zarr_obstore, "obstore.store", "numcodecs", append=append_zarr
+    "zarr-s3fs": of_zarr(
+        "zarr s3fs numcodecs", ALL_ZARR, zarr_s3fs,
+        open_to_append=lambda at: zarr_s3fs(at, "r+")[ARRAY],
+        append=lambda _at, array: array.append(zeros(array)),
     ),
-    "zarr-zarrs": of_zarr(ALL_ZARR[1:], zarr_zarrs, "zarrs", "obstore.store"),
+    "zarr-obstore": of_zarr(
+        "zarr obstore.store numcodecs", ALL_ZARR, zarr_obstore,
+        open_to_append=lambda at: zarr_obstore(at, "r+")[ARRAY],
+        append=lambda _at, array: array.append(zeros(array)),
+    ),
+    "zarr-zarrs": of_zarr(
+        "zarr zarrs obstore.store", ALL_ZARR[1:],
+        partial(zarr_obstore, pipeline="zarrs.ZarrsCodecPipeline"),
+    ),
     "xarray-zarr": of_xarray(
-        ("zarr-v2",),
-        partial(xarray_zarr, consolidated=True, chunks=None),
-        *XARRAY_ZARR,
+        XARRAY_ZARR, ("zarr-v2",), partial(xarray_zarr, consolidated=True, chunks=None),
         append=append_xarray,
     ),
     "xarray-zarr-dask": of_xarray(
-        ("zarr-v2",), partial(xarray_zarr, consolidated=True, chunks={}), *XARRAY_ZARR
+        XARRAY_ZARR, ("zarr-v2",), partial(xarray_zarr, consolidated=True, chunks={})
     ),
     "xarray-zarr-unconsolidated": of_xarray(
-        ("zarr-v2-unconsolidated",),
-        partial(xarray_zarr, consolidated=False, chunks=None),
-        *XARRAY_ZARR,
+        XARRAY_ZARR, PLAIN, partial(xarray_zarr, consolidated=False, chunks=None)
     ),
-    "h5netcdf": of_xarray(NETCDF, xarray_h5netcdf, "h5netcdf", "s3fs"),
-    "h5py-s3fs": Client(("h5py", "s3fs"), NETCDF, h5py_s3fs, list=list_maps),
-    "ros3": Client(("h5py",), NETCDF, h5py_ros3),
+    "h5netcdf": of_xarray(
+        "xarray h5netcdf s3fs", NETCDF,
+        lambda at: use("xarray").open_dataset(filesystem(at).open(at.url), engine="h5netcdf"),
+    ),
+    "h5py-s3fs": Client(
+        "h5py s3fs", NETCDF, lambda at: use("h5py").File(filesystem(at).open(at.url), "r"),
+        count=count_maps,
+    ),
+    "ros3": Client("h5py", NETCDF, open_ros3),
     "netcdf4-bytes": Client(
-        ("netCDF4",), ("netcdf",), netcdf4, list=lambda file: list_maps(file.variables)
+        "netCDF4", ("netcdf",), lambda at: use("netCDF4").Dataset(at.http_url + "#mode=bytes"),
+        count=lambda file: count_maps(file.variables),
     ),
     "kerchunk": of_xarray(
-        ("references",),
+        "xarray zarr s3fs fsspec.implementations.reference numcodecs", ("references",),
         xarray_kerchunk,
-        "zarr",
-        "s3fs",
-        "fsspec.implementations.reference",
-        "numcodecs",
     ),
     "virtualizarr": of_xarray(
-        ("netcdf",), xarray_virtualizarr, "virtualizarr", "zarr", "obstore.store"
+        "xarray virtualizarr zarr obstore.store", ("netcdf",), xarray_virtualizarr
     ),
     "ranges-obstore": Client(
-        ("obstore.store",),
-        ("netcdf-large",),
-        lambda where, path: (obstore(where), path),
-        is_group=False,
-        read=ranges_obstore,
+        "obstore.store", NETCDF[1:], lambda at: (obstore(at), at.path), ranges_obstore
     ),
     "ranges-fsspec": Client(
-        ("s3fs", "fsspec.utils"),
-        ("netcdf-large",),
-        lambda where, path: (filesystem(where), url(where, path)),
-        is_group=False,
-        read=ranges_fsspec,
+        "s3fs fsspec.utils", NETCDF[1:], lambda at: (filesystem(at), at.url), ranges_fsspec
     ),
-    "icechunk": Client(
-        ("icechunk", "zarr", "numcodecs"),
-        ("icechunk",),
-        icechunk_group,
-        list=list_arrays,
-        open_to_append=open_icechunk_to_append,
-        append=append_icechunk,
-        write=write_icechunk,
+    "icechunk": of_zarr(
+        "icechunk zarr numcodecs", ("icechunk",),
+        lambda at: use("zarr").open_group(icechunk(at).readonly_session("main").store, mode="r"),
+        open_to_append=open_icechunk_to_append, append=append_icechunk, write=write_icechunk,
         forks=False,  # its threads start when it is imported
     ),
     "tensorstore": Client(
-        ("tensorstore",),
-        ALL_ZARR,
-        open_tensorstore,
-        is_group=False,
-        read=lambda opened, selection: opened[selection].read().result(),
-        append=append_tensorstore,
+        "tensorstore", ALL_ZARR, open_tensorstore,
+        lambda array, selection: array[selection].read().result(), append=append_tensorstore,
     ),
-    "gdal": Client(("rasterio",), ("geotiff",), open_gdal, is_group=False, read=read_gdal),
+    "gdal": Client("rasterio", ("geotiff",), open_gdal, read_gdal),
     "tiledb": Client(
-        ("tiledb",),
-        ("tiledb",),
-        lambda where, path: use("tiledb").open(url(where, path), ctx=tiledb_context(where)),
-        is_group=False,
+        "tiledb", ("tiledb",), lambda at: use("tiledb").open(at.url, ctx=tiledb_context(at)),
         write=write_tiledb,
     ),
 }
+# fmt: on
 """Each client of the ledger; another one is one more line."""
 
 
@@ -485,23 +392,23 @@ def digest(values: Any) -> int:
 def work(job: Mapping[str, Any]) -> dict[str, Any]:
     """Do a job, in a child."""
     client, operation = CLIENTS[job["client"]], job["operation"]
-    path, where = job["path"], job["where"]
-    os.environ.update(AWS_ACCESS_KEY_ID=where["key"], AWS_SECRET_ACCESS_KEY=where["secret"])
+    at = SimpleNamespace(**job["at"])
+    os.environ.update(AWS_ACCESS_KEY_ID=at.key, AWS_SECRET_ACCESS_KEY=at.secret)
     if operation == "write" and client.write:
-        client.write(where, path, dict(use("numpy").load(job["arrays"])), tuple(job["chunks"]))
+        client.write(at, dict(use("numpy").load(job["arrays"])), tuple(job["chunks"]))
         return {"done": True}
-    if operation.startswith("metadata") and client.list:
-        return {"done": True, "names": len(client.list(client.open(where, path)))}
+    if operation.startswith("metadata") and client.count:
+        return {"done": True, "names": client.count(client.open(at))}
     if operation == "append" and client.open_to_append:
-        opened = client.open_to_append(where, path)
+        opened = client.open_to_append(at)
     else:
-        opened = client.open(where, path)
-        opened = opened[ARRAY] if client.is_group else opened
+        opened = client.open(at)
+        opened = opened[ARRAY] if client.count else opened
     say({"opened": True})
     if read_line() == "end":
         return {"done": True}
     if operation == "append" and client.append:
-        client.append(where, path, opened)
+        client.append(at, opened)
         return {"done": True}
     selection = {**selections(job["shape"], job["chunks"]), **GAPS}[operation]
     return {"done": True, "crc": digest(client.read(opened, selection))}
@@ -542,7 +449,7 @@ def main() -> None:
 
     client, versions, name = CLIENTS[read_line()], {}, ""
     try:
-        for name in client.modules:
+        for name in client.modules.split():
             use(name)
             package = name.partition(".")[0]
             with contextlib.suppress(Exception):

@@ -25,19 +25,10 @@ MORE = 1.05
 
 
 def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
-    """Make a table with a line for each operation of each run.
+    """Make a table of a record of the ledger, with a line for each operation of each run.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Record of the ledger.
-
-    Returns
-    -------
-    DataFrame
-        Columns of `KEY`, `network`, `control_of`, `phase`, `block`, the counts, `n_requests`,
-        `n_waits`, `needed_nbytes` (stored bytes of the chunks that the operation touches),
-        `versions`, and `absent`, which says why there is nothing to count and else is empty.
+    `needed_nbytes` are stored bytes of the chunks that the operation touches; `absent` says why
+    there is nothing to count, and else is empty.
     """
     names = {"contender": "client", "stored_nbytes": "needed_nbytes"}
     counted = ["n_requests", "wire_nbytes"]
@@ -78,18 +69,10 @@ def choose_years(merged: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Compare what two sets of lines ask for, by client, layout and operation.
+    """Compare what two sets of lines of `merge_runs` ask for, each of one environment a client.
 
-    Parameters
-    ----------
-    before, after : DataFrame
-        Lines of `merge_runs`, each of one environment a client.
-
-    Returns
-    -------
-    DataFrame
-        A line for each count that differs by more than a factor of `MORE`: the key, `count`,
-        `before` and `after`. Requests, bytes, and chains of waits beyond what runs differ in.
+    A line for each count that differs by more than a factor of `MORE`: client, layout and operation,
+    `count`, `before` and `after`. Requests, bytes, and chains of waits beyond what runs differ in.
     """
     key = [name for name in KEY if name != "environment"]
     pairs = before.merge(after, on=key, suffixes=("_before", "_after"))
@@ -112,19 +95,18 @@ def compare(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
 def list_counts(merged: pd.DataFrame, n_chunks: int) -> dict[str, Finding]:
     """List the counts that prose quotes; those of what was not asked are NaN."""
     today = "2026" if "2026" in set(merged["environment"]) else "here"
-    lines, many = merged.set_index(KEY), "metadata of 100"
+    lines, many, plain = merged.set_index(KEY), "metadata of 100", "zarr-v2-unconsolidated"
 
     def number(value: str, client: str, layout: str, operation: str, when: str = today) -> float:
         return float(lines[value].get((client, when, layout, operation), math.nan))
 
-    plain = number("n_requests", "xarray-zarr-unconsolidated", "zarr-v2-unconsolidated", many)
     numbers = {
         "requests-of-today": number("n_requests", "zarr-s3fs", "zarr-v2", "whole") / n_chunks,
         "chain-2021": number("n_waits", "zarr-s3fs", "zarr-v2", "whole", "2021"),
         "chain-2022": number("n_waits", "zarr-s3fs", "zarr-v2", "whole", "2022"),
         "open-large-mb": number("wire_nbytes", "h5netcdf", "netcdf-large", "open") / 1e6,
         "metadata-consolidated": number("n_requests", "xarray-zarr", "zarr-v2", many),
-        "metadata-plain": plain,
+        "metadata-plain": number("n_requests", "xarray-zarr-unconsolidated", plain, many),
         "n-client-versions": len(merged.groupby(["client", "environment"])),
     }
     return {key: Finding(value) for key, value in numbers.items()}

@@ -14,8 +14,8 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from helpers.redaction import redact
 from studies.request_ledger import client_process
 from studies.request_ledger.client_process import CLIENTS, GAPS
 from studies.request_ledger.environments import HERE, Environment, make_environment
-from studies.request_ledger.written import GROUPS, Stored
+from studies.request_ledger.written import GROUPS, Stored, small_variables
 
 LAYOUTS = {name: client.layouts for name, client in CLIENTS.items()}
 """What each client reads."""
@@ -43,10 +43,16 @@ SELECTING = ("one chunk", "series", "map", "box", "whole")
 METADATA = tuple(f"metadata of {n}" for n in GROUPS)
 OPERATIONS = ("open", *METADATA, *SELECTING, "append", *GAPS)
 CONTROL = "control"
-GROUP_KINDS = {"zarr-v2-unconsolidated": "zarr-v2", "icechunk": "icechunk"}
-"""Groups of variables by the layout of the array, where these are not called the same."""
 _DEADLINE_S = 45.0  # for one operation
 _STEPS_KEPT = 200  # requests whose dependencies go into the record
+_ENVIRONMENT = {
+    "AWS_ALLOW_HTTP": "true",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_REGION": "us-east-1",
+    "NO_PROXY": "127.0.0.1",
+    "OMP_NUM_THREADS": "2",
+    "PYTHONWARNINGS": "ignore",
+}
 
 
 class Session(contextlib.AbstractContextManager["Session"]):
@@ -58,7 +64,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self.versions: dict[str, str] = {}
         self.failure = ""
         self._process: subprocess.Popen[bytes] | None = None
-        self._pythons: dict[str, Path | UserError] = {}  # or why there is none
         self.written: set[str] = set()  # layouts that libraries wrote themselves
 
     def enter(self, environment: str, client: str) -> None:
@@ -66,32 +71,21 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if self.key == (environment, client):
             return
         self.leave()
-        self.key, self.versions, self.failure = (environment, client), {}, ""
-        if environment not in self._pythons:
-            try:
-                self._pythons[environment] = make_environment(self.environments[environment])
-            except UserError as error:
-                self._pythons[environment] = error
-        python = self._pythons[environment]
-        if isinstance(python, UserError):
-            self.failure = str(python)
+        self.key, self.versions = (environment, client), {}
+        try:
+            python = make_environment(self.environments[environment])
+        except UserError as error:
+            self.failure = str(error)
             return
+        # nothing that would change what a client asks for
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self._process = subprocess.Popen(
             [python, client_process.__file__],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={
-                # nothing that would change what a client asks for
-                **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
-                "AWS_ALLOW_HTTP": "true",
-                "AWS_EC2_METADATA_DISABLED": "true",
-                "AWS_REGION": "us-east-1",
-                "NO_PROXY": "127.0.0.1",
-                "OMP_NUM_THREADS": "2",
-                "PYTHONWARNINGS": "ignore",
-            },
+            env={**kept, **_ENVIRONMENT},
             start_new_session=True,
         )
         answer = self.ask(client)
@@ -101,7 +95,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         """Send a line to the process and wait for its answer."""
         process, text = self._process, message if isinstance(message, str) else json.dumps(message)
         if process is None:
-            return {"failed": self.failure or "its process ended"}
+            return {"failed": "its process ended"}
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # there will be no answer
             process.stdin.write(f"{text}\n".encode())
@@ -171,15 +165,20 @@ class Operation(Steps):
     absent: str = field(default="", init=False)  # why there is nothing to count
 
     @property
+    def n_variables(self) -> int:
+        """Number of variables whose metadata it reads; 0 for an operation on the array."""
+        return int(self.name.rpartition(" ")[2]) if self.name in METADATA else 0
+
+    @property
     def path(self) -> str:
         """Where the operation works in the bucket."""
-        what, place = self.layout, self.stored.prefix
-        if self.name in METADATA:
-            what = f"group-{self.name.rpartition(' ')[2]}-{GROUP_KINDS.get(what, what)}"
+        what = self.layout
+        if self.n_variables:
+            what = f"group-{self.n_variables}-{what.removesuffix('-unconsolidated')}"
         elif self.name == "append":
             what = f"append-{what}"
         own = f"/{self.environment.replace(' ', '-')}" if self.layout in OWN_LAYOUTS else ""
-        return f"{place}/{what}{own}"
+        return f"{self.stored.prefix}/{what}{own}"
 
     def settings(self) -> Mapping[str, Any]:
         """Say that nothing is cached: each operation has a process of its own."""
@@ -203,7 +202,10 @@ class Operation(Steps):
         if not failure and self.layout in OWN_LAYOUTS:
             failure = self.write_own()
         elif not failure and self.name == "append":
-            copy_layout(self.testbed, f"{self.stored.prefix}/{self.layout}", self.path)
+            (self.testbed.near / self.path).clear()
+            store, source = self.testbed.near.obstore(), f"{self.stored.prefix}/{self.layout}"
+            for one in obstore.list(store, prefix=source).collect():
+                obstore.copy(store, one["path"], one["path"].replace(source, self.path, 1))
         if self.network:
             self.testbed.emulate(get_profile(self.network))
         self.answer = {"failed": failure} if failure else {}
@@ -216,33 +218,40 @@ class Operation(Steps):
             return ""
         values = self.stored.values
         arrays = {client_process.ARRAY: values}
-        if self.name in METADATA:
-            n = int(self.name.rpartition(" ")[2])
-            arrays = {f"v{i:03d}": values[i % len(values), :32, :32] for i in range(n)}
-        remove(self.testbed, self.path)
+        if self.n_variables:
+            arrays = small_variables(values, self.n_variables)
+        (self.testbed.near / self.path).clear()
         with tempfile.NamedTemporaryFile(suffix=".npz") as file:
             np.savez(file.name, **arrays)  # type: ignore[arg-type]
-            where = where_of(self.testbed.near)
-            answer = self.session.ask(
-                self.job() | {"operation": "write", "arrays": file.name, "where": where}
-            )
+            more = {"operation": "write", "arrays": file.name}
+            answer = self.session.ask(self.job(self.testbed.near) | more)
         self.session.written.add(self.path)
         return str(answer.get("failed", ""))
 
-    def job(self) -> dict[str, Any]:
-        """Describe the operation for the process of the client."""
+    def job(self, place: Location) -> dict[str, Any]:
+        """Describe the operation for the process of the client, which reaches the store there."""
+        endpoint_url = str(place.endpoint_url)
         return {
             "client": self.client,
             "operation": self.name,
-            "path": self.path,
             "shape": self.stored.shape,
             "chunks": self.stored.chunk_shape,
-            "where": where_of(self.testbed.far),
+            "at": {
+                "endpoint_url": endpoint_url,
+                "host": endpoint_url.partition("//")[2],
+                "bucket": place.bucket,
+                "path": self.path,
+                "url": f"s3://{place.bucket}/{self.path}",
+                "http_url": f"{endpoint_url}/{place.bucket}/{self.path}",
+                "region": place.region,
+                "key": str(place.access_key),
+                "secret": str(place.secret_key),
+            },
         }
 
     def open(self) -> Operation:
         """Open, or read all metadata."""
-        self.answer = self.answer or self.session.ask(self.job())
+        self.answer = self.answer or self.session.ask(self.job(self.testbed.far))
         return self
 
     def go(self) -> dict[str, Any]:
@@ -256,7 +265,7 @@ class Operation(Steps):
         """Count the requests, those of opening apart, with the versions of who made them."""
         requests = self.testbed.take_trace()
         parts = {tag: [one for one in requests if one.tag == tag] for tag in ("open", "read")}
-        kept = parts["open"] if self.name == "open" or self.name in METADATA else parts["read"]
+        kept = parts["open"] if self.name == "open" or self.n_variables else parts["read"]
         steps = find_dependencies(kept) if len(kept) <= _STEPS_KEPT else []
         span_s = max((r.end_s for r in kept), default=0) - min((r.start_s for r in kept), default=0)
         self.absent = ""
@@ -279,48 +288,19 @@ class Operation(Steps):
             return "absent"
         who = f"{self.client} in {self.environment}"
         is_read = self.name in SELECTING or self.name in GAPS
-        if is_read and answer.get("crc") != self.expected():
+        if is_read and answer.get("crc") != zlib.crc32(self.expected()):
             raise CheckError(f"{who}: {self.name} of {self.layout} is wrong")
-        if self.name in METADATA and answer.get("names") != int(self.name.rpartition(" ")[2]):
+        if self.n_variables and answer.get("names") != self.n_variables:
             raise CheckError(f"{who}: {answer.get('names')} variables")
         return "crc32 equal" if is_read else "opened or counted"
 
-    def expected(self) -> int:
-        """Compute the checksum of what it has to read."""
+    def expected(self) -> bytes:
+        """Return what it has to read."""
         if self.name in SELECTING:
-            return self.stored.crc(self.name)
+            return self.stored.values[self.stored.selection(self.name)].tobytes()
         starts, ends = client_process.scatter()
         store = self.testbed.near.obstore()
-        parts = obstore.get_ranges(store, self.path, starts=starts, ends=ends)
-        return zlib.crc32(b"".join(map(bytes, parts)))
-
-
-def where_of(location: Location) -> dict[str, str]:
-    """Tell a client where the store is."""
-    return {
-        "endpoint_url": str(location.endpoint_url),
-        "bucket": location.bucket,
-        "region": location.region,
-        "key": str(location.access_key),
-        "secret": str(location.secret_key),
-    }
-
-
-def remove(testbed: Testbed, path: str) -> None:
-    """Delete all objects below a path."""
-    store = testbed.near.obstore()
-    keys = [one["path"] for part in obstore.list(store, prefix=path) for one in part]
-    if keys:
-        obstore.delete(store, keys)
-
-
-def copy_layout(testbed: Testbed, source: str, target: str) -> None:
-    """Copy a layout, for an operation that writes into it."""
-    remove(testbed, target)
-    store = testbed.near.obstore()
-    for part in obstore.list(store, prefix=source):
-        for one in part:
-            obstore.copy(store, one["path"], one["path"].replace(source, target, 1))
+        return b"".join(map(bytes, obstore.get_ranges(store, self.path, starts=starts, ends=ends)))
 
 
 def list_operations(
@@ -353,7 +333,7 @@ def _has(environment: Environment, client: str, layout: str, operation: str) -> 
         return operation in GAPS and client.startswith("ranges-")
     if operation in METADATA:  # few variables only in the stacks of a day
         is_asked = operation == METADATA[-1] or environment.is_stack
-        has_groups = CLIENTS[client].list is not None
+        has_groups = CLIENTS[client].count is not None
         return is_asked and has_groups and layout in (LAYOUTS[client][0], "zarr-v3")
     if layout == "netcdf-large" and operation != "open":
         return False  # each would open the large file once more
@@ -375,20 +355,14 @@ def contend_all(
     for network, place in itertools.product(networks or [""], listed):
         environment, client, layout, name = place
         point = {"environment": environment, "layout": layout, "operation": name}
-        point |= {"network": network} if network else {}
-        names: list[tuple[str, str | None]] = [(client, None)]
+        contend = partial(
+            Contender,
+            steps=Operation(session, testbed, stored, *place, network),
+            read=read,
+            point=point | ({"network": network} if network else {}),
+            group=f"{environment}, {client}",
+        )
+        found.append(contend(client))
         if network and name == next(iter(GAPS)) and client == "ranges-obstore":
-            names.append((CONTROL, client))
-        steps = Operation(session, testbed, stored, *place, network)
-        found += [
-            Contender(
-                one,
-                steps,
-                read=read,
-                point=point,
-                group=f"{environment}, {client}",
-                control_of=control_of,
-            )
-            for one, control_of in names
-        ]
+            found.append(contend(CONTROL, control_of=client))
     return found

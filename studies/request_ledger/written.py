@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,18 +37,11 @@ class Stored:
         """Return what an operation on the array selects."""
         return tuple(selections(self.shape, self.chunk_shape)[operation])
 
-    def crc(self, operation: str) -> int:
-        """Compute the checksum of what an operation has to read."""
-        values = np.ascontiguousarray(np.squeeze(self.values[self.selection(operation)]))
-        return zlib.crc32(values.astype("<f4").tobytes())
-
     def n_chunks(self, operation: str) -> int:
         """Count the chunks that an operation touches."""
-        bounds = [
-            one.indices(n) for one, n in zip(self.selection(operation), self.shape, strict=True)
-        ]
-        pairs = zip(bounds, self.chunk_shape, strict=True)
-        return prod(ceil(high / chunk) - low // chunk for (low, high, _), chunk in pairs)
+        sizes = zip(self.selection(operation), self.shape, self.chunk_shape, strict=True)
+        bounds = [(*one.indices(n)[:2], chunk) for one, n, chunk in sizes]
+        return prod(ceil(high / chunk) - low // chunk for low, high, chunk in bounds)
 
 
 def make_values(shape: tuple[int, ...], seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -82,6 +74,11 @@ def write_layouts(
     return Stored(prefix, shape, chunk_shape, values, nbytes)
 
 
+def small_variables(values: Any, n: int) -> dict[str, Any]:
+    """Name the variables of a group whose metadata are read, each a corner of the array."""
+    return {f"v{i:03d}": values[i % len(values), :32, :32] for i in range(n)}
+
+
 def _publish(near: Location, keys: str) -> None:
     """Let everyone read some objects: the netCDF library signs no byte ranges."""
     where = f"arn:aws:s3:::{near.bucket}/{near.prefix}/{keys}".replace("//", "/")
@@ -100,8 +97,7 @@ def _write_files(folder: Path, values: Any, chunk_shape: tuple[int, ...], *, url
     _write_zarr(folder, array, chunk_shape)
     _write_netcdf(folder, array, chunk_shape)
     for n in GROUPS:
-        small = {f"v{i:03d}": (("y", "x"), values[i % len(values), :32, :32]) for i in range(n)}
-        group = xr.Dataset(small)
+        group = xr.Dataset({k: (("y", "x"), v) for k, v in small_variables(values, n).items()})
         group.to_zarr(folder / f"group-{n}-zarr-v2", zarr_format=2, consolidated=True)
         group.to_zarr(folder / f"group-{n}-zarr-v3", zarr_format=3, consolidated=True)
         group.to_netcdf(folder / f"group-{n}-netcdf", engine="h5netcdf")
