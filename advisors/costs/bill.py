@@ -205,15 +205,7 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
 
 
 def count_redis_nodes(assumptions: Assumptions) -> int:
-    """Count the nodes that hold all datasets and carry the busiest hour, one dataset a tile.
-
-    Examples
-    --------
-    370 tiles a second of half a megabyte are 185 MB/s, which 12 nodes of 16 MB/s carry:
-
-    >>> count_redis_nodes(Assumptions(metadata_nbytes=5e5))
-    12
-    """
+    """Count the nodes that hold all datasets and carry the busiest hour, one dataset a tile."""
     a = assumptions
     mb_per_s = a.requests_per_s * a.peak_ratio * a.metadata_nbytes / 1e6
     held_gb = a.n_datasets * a.metadata_nbytes / _GB

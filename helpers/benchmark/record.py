@@ -269,7 +269,7 @@ class Record:
 
     def __init__(
         self,
-        path: Path,
+        path: str | Path,
         *,
         study: str,
         provenance: Provenance,
@@ -283,7 +283,9 @@ class Record:
         self._state = self._look()
         self.rows = read_rows(self.path) if self.path.exists() else []
         # it gets the columns that it lacks with the first row that is added
-        self._is_of_before = bool(self.rows) and _read_text(path).startswith(_write_line(_BEFORE))
+        self._is_of_before = bool(self.rows) and _read_text(self.path).startswith(
+            _write_line(_BEFORE)
+        )
         self._runs = {_run_of(row.origin): row.origin for row in self.rows}
         self._refuse_others()
         self._versions = {name: v for row in self.rows for name, v in row.versions.items()}

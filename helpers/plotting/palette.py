@@ -87,6 +87,11 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "xarray": Style("xarray, default", PURPLE, "v"),
         "obstore-whole": Style("downloaded whole", GREEN, "*"),
         "references": Style("references", INDIGO, "h"),
+        "earthaccess": Style("earthaccess, default", BROWN, "^"),
+        "ros3": Style("ROS3, default", RED, ">"),
+        "ros3-none": Style("ROS3, no cache", RED, "d"),
+        "ros3-tuned": Style("ROS3, page buffer", RED, "o"),
+        "ros3-blocks": Style("ROS3, 8 MiB blocks", RED, "s"),
     },
     "access": {
         "series": Style("series", BLUE, "o"),

@@ -62,7 +62,8 @@ def open_service(stored: StoredArray, profile: Profile, *, seed: int) -> Iterato
     with start_child(command, env=environment_of(place)) as child:
         child.wait_until(lambda: _answers(port), timeout_s=60)
         with open_proxy(f"http://{address}", profile=profile, seed=seed) as proxy:
-            yield Testbed(place, place.through(proxy.endpoint_url), proxy)
+            pids = (child.supervisor_pid, child.pid, proxy.pid)
+            yield Testbed(place, place.through(proxy.endpoint_url), proxy, pids)
 
 
 def _answers(port: int) -> bool:
