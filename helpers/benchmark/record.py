@@ -308,10 +308,10 @@ class Record:
         for row in self.rows:
             if RENDERED in os.environ:  # nothing is measured: only what is asked for counts,
                 # and of the contenders that were measured a page may show fewer
-                asked = {**parameters, "contenders": row.parameters.get("contenders", 0)}
-                # what came later asks for nothing where it is 0
-                seen = {name: row.parameters.get(name, 0) for name in asked}
-                told = [*differences(asked, seen)]
+                asked = {**parameters, "contenders": row.parameters.get("contenders")}
+                # what came later asks for nothing where it is empty
+                asked = {name: one for name, one in asked.items() if one or name in row.parameters}
+                told = [*differences(asked, {name: row.parameters.get(name) for name in asked})]
             else:
                 told = [*differences(case, {"study": row.study, "case": row.case})]
                 told += differences(machine, row.machine)

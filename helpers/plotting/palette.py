@@ -56,6 +56,8 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
     "reader": {
         "zarr-s3fs": Style("s3fs, default", BLUE, "o"),
         "zarr-s3fs-one-get": Style("s3fs, one request", RED, "p"),
+        "zarr-s3fs-one-get-32": Style("s3fs, one request, pool of 32", RED, "<"),
+        "zarr-s3fs-one-get-128": Style("s3fs, one request, pool of 128", RED, ">"),
         "zarr-obstore": Style("obstore", GREEN, "s"),
         "zarr-zarrs": Style("zarrs pipeline", PLUM, "^"),
         "netcdf-fsspec": Style("netCDF, s3fs", BROWN, "v"),
