@@ -5,7 +5,7 @@ BIN = .venv/bin
 RUN = $(BIN)/wire
 
 .DEFAULT_GOAL := help
-.PHONY: help env server run-all run ledger ledger-check reference links derive book test faults lint audit sbom lock publish clean
+.PHONY: help env server ros3 run-all run ledger ledger-check reference links derive book test faults lint audit sbom lock publish clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-12s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ env: .venv/ready  ## set up the locked environment in .venv/
 
 server: env  ## find the embedded S3 server, or build it once
 	@exec $(RUN) server
+
+ros3: env  ## build an h5py with HDF5's own S3 driver, for hdf5-drivers/two-drivers (20 minutes, once)
+	@exec sh studies/hdf5_drivers/build_ros3.sh $(BIN)/python "$${ARRAYS_CACHE:-.cache}/ros3"
 
 run-all: env  ## measure the cases of SITE (default laptop) in half an hour, with FLAGS=--all all, then build the book
 	@exec $(RUN) run-all --site "$(SITE)" $(FLAGS)

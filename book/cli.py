@@ -140,10 +140,12 @@ def server() -> None:
 @click.command()
 def derive() -> None:
     """Write the schemas of case files from the studies' models, and what records say of published ratios."""
-    from book import against_real
+    from book import against_real, published
     from book.cases import write_derived
 
-    for path in write_derived() + [against_real.TABLE] * against_real.write():
+    changed = [against_real.TABLE] * against_real.write()
+    changed += [published.VERDICTS] * published.write_verdicts()
+    for path in write_derived() + changed:
         say(_short(path))
 
 

@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from advisors.costs.page_tables import compare_published
 from book.cases import find_case
 from book.pages import NOTEBOOKS, list_cases
+from helpers.arrays.chunks import balanced_chunk_shape
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, unpaired_ratio
 from helpers.errors import UserError, cut
@@ -25,6 +27,11 @@ from helpers.plotting.tables import digits, show
 
 FOLDER = ROOT / "results" / "published"
 REFERENCE = ROOT / "results" / "reference"
+VERDICTS = FOLDER / "verdicts.csv"
+ARITHMETIC = "arithmetic"
+"""What decides a claim that only its own tables are summed for, in the place of a case."""
+
+_TASKS_A_CHUNK = 3  # of Dask: to open, to read and to store it
 
 CaseVerdict = Literal["holds", "does not hold", "undecided"]
 Verdict = Literal["holds", "holds under conditions", "does not hold", "cannot be decided here"]
@@ -115,6 +122,53 @@ def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, Claim]:
         theirs = Figure(**one.pop("theirs")) if "theirs" in one else None
         claims[name] = Claim(**one, theirs=theirs, ours=ours)
     return claims
+
+
+def answer_claims(claims: Mapping[str, Claim]) -> dict[str, dict[str, Finding]]:
+    """Read our figures of all claims by case, and do the sums of those that published tables decide."""
+    most, costs = claims["most-in-region"].theirs, compare_published()
+    slides = read_published("rew2013_chunk_shape_examples")
+    shapes = [balanced_chunk_shape((98128, 277, 349), 4, n) for n in slides["max_chunk_bytes"]]
+    told = [" x ".join(map(str, one)) for one in shapes]
+    prose = read_published("abernathey2020_narrative").set_index("quantity")["value"]
+    task_s = (
+        1e-3 * read_published("practitioners").set_index("quantity")["value"]["time_per_task_high"]
+    )
+    points = read_published("abernathey2020_figure_digitised").query("panel == 'GCS Zarr'")
+    is_knee = points["ncores"].between(
+        0.8 * prose["gcs_zarr_knee_ncores"], 1.2 * prose["gcs_zarr_knee_ncores"]
+    )
+    knee_s = prose["array_nbytes"] / 1e6 / points.loc[is_knee, "throughput_mb_per_s"].median()
+    sums = {
+        "petabyte": 1e6 / most.read() / 3600 if most else math.nan,
+        "knee-by-task-graph": _TASKS_A_CHUNK * prose["n_chunks_array"] * task_s / knee_s,
+        "cost-model": (costs["published"] - costs["by_its_rules"]).abs().max(),
+        "balance-rule": sum(a == b for a, b in zip(told, slides["result_shape"], strict=True)),
+    }
+    done = {name: {ARITHMETIC: exact(value)} for name, value in sums.items()}
+    return {name: done.get(name) or claim.answer() for name, claim in claims.items()}
+
+
+def tabulate_verdicts() -> pd.DataFrame:
+    """Tabulate all claims, a line for each figure of ours: published, ours with its interval, and the verdict."""
+    claims, lines = read_claims(), []
+    for name, answers in answer_claims(claims).items():
+        claim, verdict = claims[name], judge(claims[name], answers)
+        theirs = claim.theirs.read() if claim.theirs else math.nan
+        for case, one in (answers or {"": Finding()}).items():
+            ours = (one.value, one.low, one.high)
+            lines.append((name, claim.study, theirs, *ours, verdict, case))
+    names = ["claim", "study", "published", "ours", "low", "high", "verdict", "case"]
+    return pd.DataFrame(lines, columns=names)
+
+
+def write_verdicts(path: Path = VERDICTS) -> bool:
+    """Write the verdicts; tell whether they changed."""
+    text = tabulate_verdicts().to_csv(index=False, float_format="%.4g")
+    if path.exists() and path.read_text("utf-8") == text:
+        return False
+    path.write_text(text, encoding="utf-8")
+    return True
 
 
 def exact(value: float) -> Finding:

@@ -53,10 +53,10 @@ def locked() -> dict[str, str]:
     return {split(match[1])[0]: match[2] for match in found if match}
 
 
-def test_hubs_install_what_is_locked(conda: dict[str, Any]) -> None:
-    """conda brings Python and what builds the store; all that is measured has one version everywhere."""
+def test_hubs_install_what_is_locked(conda: dict[str, Any], locked: dict[str, str]) -> None:
+    """conda brings Python, h5py with ROS3 and what builds the store; all has one version everywhere."""
     *tools, pip = conda["dependencies"]
-    assert tools == ["python=3.12", "pip", "go", "git", "make"]
+    assert tools == ["python=3.12", "pip", f"h5py={locked['h5py']}", "go", "git", "make"]
     assert pip == {"pip": ["-r requirements.lock"]}
     assert conda["channels"] == ["conda-forge"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

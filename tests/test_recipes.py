@@ -26,6 +26,7 @@ from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
+from tests.nursery import run_program
 from tests.stores import client_environment, make_location
 
 PAGE = (ROOT / "recipes.md").read_text(encoding="utf-8")
@@ -85,11 +86,10 @@ class World:
             os.link(self.granule, folder / "granule.h5")
         environment = {**self.environment, **address, "HOME": str(folder)}
         if language == "python":
-            command = [sys.executable, "-c", f"{code}{_KEEP}"]
-        else:
-            command = ["bash", "-euo", "pipefail", "-c", code]
+            (folder / "recipe.py").write_text(f"{code}{_KEEP}")
+            return run_program(folder / "recipe.py", environment)
         return subprocess.run(
-            command,
+            ["bash", "-euo", "pipefail", "-c", code],
             cwd=folder,
             env=environment,
             capture_output=True,

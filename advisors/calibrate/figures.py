@@ -19,7 +19,7 @@ N_LANES = 4  # of these in flight at a time: few enough not to queue
 N_STREAMS = 4  # bodies on one connection
 N_PIECES = 2  # requests of a connection in one look at the bandwidth: objects may be small
 MOST_CONNECTIONS = 256
-_N_FIND = 2  # to find an object, or to write and remove one
+N_FIND = 2  # to find an object, or to write and remove one
 _MOST_DELAYS = 1000
 _LEAST_OF_P99 = 400  # delays that bound it
 _LEAST_REQUESTS, _MOST_REQUESTS = 60, 100_000
@@ -37,19 +37,6 @@ class Plan:
     together_nbytes: dict[int, int]  # of each connection, by their number
     n_rate: int  # small ranges for the request rate
 
-    @property
-    def n_requests(self) -> int:
-        """Requests in all."""
-        n_together = N_PIECES * sum(self.together_nbytes)
-        return _N_FIND + self.n_delays + N_STREAMS + n_together + self.n_rate
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in all."""
-        together = sum(n * nbytes for n, nbytes in self.together_nbytes.items())
-        small = SMALL_NBYTES * (self.n_delays + self.n_rate)
-        return small + N_STREAMS * self.stream_nbytes + together
-
 
 def share_caps(max_requests: int, max_nbytes: int) -> Plan:
     """Share caps among the parts of a calibration, or refuse those within which nothing can be measured.
@@ -66,7 +53,7 @@ def share_caps(max_requests: int, max_nbytes: int) -> Plan:
     if max_nbytes < least:
         raise UserError(f"max-mb: {max_nbytes / 1e6:g}; allowed: at least {least / 1e6:g}")
     n_delays = N_LANES + min(_MOST_DELAYS, int(0.4 * max_requests) // 20 * 20)
-    left = max_requests - _N_FIND - n_delays - N_STREAMS
+    left = max_requests - N_FIND - n_delays - N_STREAMS
     sizes = [2]
     while N_PIECES * (sum(sizes) + 2 * sizes[-1]) <= left / 2 and 2 * sizes[-1] <= MOST_CONNECTIONS:
         sizes.append(2 * sizes[-1])
@@ -121,12 +108,6 @@ def rate_together(lanes: Sequence[Lane]) -> float:
     the first has all. Where that is less than a fifth of the whole, as when first bytes come far
     apart, they are counted in the busiest fifth.
 
-    Examples
-    --------
-    The second starts a second later, and both bring 10 bytes a second from then on:
-
-    >>> rate_together([[(0.0, 0), (3.0, 30)], [(1.0, 0), (3.0, 20)]])
-    20.0
     """
     heads, ends = [lane[0][0] for lane in lanes], [lane[-1][0] for lane in lanes]
     least = 0.2 * (max(ends) - min(heads))
@@ -158,12 +139,6 @@ def accepted_per_s(asked: Sequence[tuple[float, bool]]) -> float | None:
     Stores let a burst through first, so requests are counted from the first that was refused.
     None where none was, or where too few were let through to tell.
 
-    Examples
-    --------
-    Every second one of 20 a second is refused:
-
-    >>> accepted_per_s([(i / 20, i % 2 == 0) for i in range(41)])
-    10.0
     """
     ordered = sorted(asked)
     first = next((i for i, (_, is_refused) in enumerate(ordered) if is_refused), None)

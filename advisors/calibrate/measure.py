@@ -55,6 +55,10 @@ _WINDOW_S = 1.0  # for which bandwidth is looked at, if bytes suffice
 _DELAYS = 5  # and for so many times p95, so that connections whose first bytes are late overlap
 
 
+def _refuse(why: str) -> UserError:
+    return UserError(f"store: {why}; allowed: a store that answers within the caps")
+
+
 @dataclass(slots=True)
 class Purse:
     """What may be asked for, and what was."""
@@ -68,7 +72,7 @@ class Purse:
         """Count requests and bytes that are about to be asked for, or refuse them."""
         n, n_bytes = self.n_requests + n_requests, self.nbytes + nbytes
         if n > self.max_requests or n_bytes > self.max_nbytes:
-            raise UserError("store: the caps left too little; allowed: larger ones")
+            raise _refuse("the caps are reached")
         self.n_requests, self.nbytes = n, n_bytes
 
 
@@ -189,7 +193,7 @@ class Client:
         """Read so many bytes from anywhere in the object; nothing more once the store is given up."""
         asked_s = time.perf_counter()
         if self.n_in_a_row >= _GIVE_UP or self.waited_s >= MOST_WAITED_S:
-            raise UserError(self.refusal(f"it fails too often ({self.reason})"))
+            raise _refuse(f"it fails too often ({self.reason})")
         self.purse.spend(1, nbytes)
         start = self.rng.randrange(self.target.nbytes - nbytes + 1)
         try:
@@ -218,10 +222,6 @@ class Client:
         if got != nbytes or size != self.target.nbytes:
             raise ValueError(f"it sent {got} of {nbytes} bytes, of an object of {size} bytes")
         return lane
-
-    def refusal(self, why: str) -> str:
-        """Say why there is no profile."""
-        return f"store: {why}; allowed: a store that answers within the caps"
 
     async def ask(self, n: int, n_connections: int, per_s: float = math.inf) -> list[Transfer]:
         """Ask for small ranges, so many at a time, at a steady rate or as soon as others are answered."""
@@ -264,7 +264,7 @@ class Client:
         await self._measure_rate()
         seen.decode_mb_per_s, seen.chunk_ms = measure_decoding(), measure_chunk_ms()
         if not seen.is_whole(self.plan):
-            raise UserError(self.refusal(f"too few answers ({self.reason})"))
+            raise _refuse(f"too few answers ({self.reason})")
         return seen
 
     async def _measure_bandwidth(self) -> None:

@@ -22,7 +22,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from scipy.optimize import brentq
 
 from helpers.errors import UserError, explain, show
 from helpers.prices import BILLED_GB_NBYTES
@@ -206,15 +205,7 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
 
 
 def count_redis_nodes(assumptions: Assumptions) -> int:
-    """Count the nodes that hold all datasets and carry the busiest hour, one dataset a tile.
-
-    Examples
-    --------
-    370 tiles a second of half a megabyte are 185 MB/s, which 12 nodes of 16 MB/s carry:
-
-    >>> count_redis_nodes(Assumptions(metadata_nbytes=5e5))
-    12
-    """
+    """Count the nodes that hold all datasets and carry the busiest hour, one dataset a tile."""
     a = assumptions
     mb_per_s = a.requests_per_s * a.peak_ratio * a.metadata_nbytes / 1e6
     held_gb = a.n_datasets * a.metadata_nbytes / _GB
@@ -299,6 +290,7 @@ def find_break_even(
 
 N_SINGLE = 200  # ranks that stand alone; further ones are grouped
 GROUP_GROWTH = 1.05  # ratio of the bounds of a group of ranks
+N_BISECTIONS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +363,7 @@ def _evict(counts: Floats, rates: Floats, kept: Floats, n_items: float) -> Float
         return np.minimum(kept, -np.expm1(-rates * math.exp(log_s)))
 
     low, high = -math.log(rates.max()) - 60, -math.log(rates.min()) + 60
-    if counts @ hold(low) >= n_items:
-        return hold(low)
-    return hold(brentq(lambda log_s: counts @ hold(log_s) - n_items, low, high, xtol=1e-13))
+    for _ in range(N_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if counts @ hold(middle) > n_items else (middle, high)
+    return hold(low)

@@ -26,8 +26,7 @@ from advisors.decide.layouts import (
     rewritten_nbytes,
 )
 from advisors.decide.question import Question
-from advisors.hdf5.descriptions import describe_layout
-from advisors.hdf5.inspection import FileLayout, Read
+from advisors.hdf5.inspection import FileLayout, Read, describe_layout
 from advisors.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, Way, predict
 from helpers.models import WORTH
 from helpers.netem.profiles import get_profile, network_of

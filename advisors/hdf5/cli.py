@@ -34,21 +34,15 @@ def hdf5() -> None:
               help="Write a repack to this file, by h5repack, and compare it, by h5diff.")  # fmt: skip
 @click.option("--repack", "label", default="", help="Label of the repack; the best by default.")
 def advise(
-    source: str,
-    listed: tuple[str, ...],
-    *,
-    profile: str,
-    seconds: float,
-    is_json: bool,
-    out: Path | None,
-    label: str,
-) -> None:
+    source: str, listed: tuple[str, ...], *, profile: str, seconds: float, is_json: bool,
+    out: Path | None, label: str,
+) -> None:  # fmt: skip
     """Say what is wrong with FILE_OR_URL, and predict each way to read it.
 
     It is a path, or an address that begins with s3://, gs:// or https://. Only metadata are read.
     """
     from advisors.hdf5.advice import advise as find_advice
-    from advisors.hdf5.apply import apply_repack, check_out
+    from advisors.hdf5.repacked import apply_repack, check_out
     from helpers.netem.profiles import get_profile
 
     if out is not None:
@@ -64,14 +58,8 @@ def advise(
 
 
 def render(advised: Advised) -> Iterator[str]:
-    """Write a report, what is wrong, and advice as lines of text.
-
-    Yields
-    ------
-    str
-        A line.
-    """
-    from advisors.hdf5.check import GUIDE
+    """Write a report, what is wrong, and advice as lines of text."""
+    from advisors.hdf5.advice import GUIDE
     from advisors.hdf5.prediction import REQUEST_S, START_S
 
     report = advised.report
@@ -85,10 +73,8 @@ def render(advised: Advised) -> Iterator[str]:
     yield from (f"wrong: {one['text']}" for one in advised.problems)
     yield f"nothing is wrong by {GUIDE}" if not advised.problems else f"    by {GUIDE}"
     yield f"read {len(advised.variables)} of {len(report.variables)} datasets over {advised.profile}, predicted;"
-    yield (
-        f"    client and server are taken to need {REQUEST_S * 1000:.3g} ms a request and"
-        f" {START_S:.3g} s to start"
-    )
+    need = f"{REQUEST_S * 1000:.3g} ms a request and {START_S:.3g} s to start"
+    yield f"    client and server are taken to need {need}"
     width = max(len(one.label) for one in advised.advice) + 2
     yield f"{'':{width}}{'open':>8}{'read':>9}{'requests':>10}{'MB':>9}{'gain':>8}"
     for one in advised.advice:
@@ -99,13 +85,12 @@ def render(advised: Advised) -> Iterator[str]:
         )
     for one in advised.advice:
         yield f"{one.label} ({one.cost}): {one.command}"
+    variables = report.variables
     notes = {
-        "filters that are not here": {f for v in report.variables for f in v.missing_filters},
-        "values in other files, not predicted": {v.name for v in report.variables if v.other_files},
-        "of variable length, in heaps that are not predicted": {
-            v.name for v in report.variables if v.is_variable_length
-        },
-    }
+        "filters that are not here": {f for v in variables for f in v.missing_filters},
+        "values in other files, not predicted": {v.name for v in variables if v.other_files},
+        "of variable length, in heaps that are not predicted": {v.name for v in variables if v.is_variable_length},
+    }  # fmt: skip
     for what, names in notes.items():
         if names:
             yield f"{what}: {', '.join(map(cut, sorted(names)[:8]))}{' …' * (len(names) > 8)}"

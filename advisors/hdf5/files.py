@@ -21,7 +21,6 @@ from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.processes import deadline
 from helpers.redaction import redact
 
-_BLOCK_NBYTES = 8 * 2**20
 _FOR_A_MESSAGE_S = 2.0  # of looking for names that a message lists
 
 Source = str | Location
@@ -65,14 +64,12 @@ def open_source(source: Source, patience_s: float = 1e6) -> Iterator[BinaryIO]:
 def _open_bytes(source: Source) -> BinaryIO:
     if isinstance(source, str) and is_near(source):
         return _open_regular(source)
-    how: dict[str, Any] = {"block_size": _BLOCK_NBYTES, "cache_type": "blockcache"}
+    how: dict[str, Any] = {"block_size": 8 * 2**20, "cache_type": "blockcache"}
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         file = fsspec.filesystem("https", skip_instance_cache=True).open(source, **how)
         if not isinstance(file, AbstractBufferedFile) or not file.size:
-            raise UserError(
-                f"file: {name_source(source)}: its server does not serve ranges of bytes;"
-                " allowed: one that does, or the file on disk"
-            )
+            told = "its server does not serve ranges of bytes; allowed: one that does, or a copy"
+            raise UserError(f"file: {name_source(source)}: {told}")
         return cast(BinaryIO, file)
     location = source if isinstance(source, Location) else parse_location(source)
     return cast(BinaryIO, location.fsspec(skip_instance_cache=True).open(location.path, **how))
@@ -88,8 +85,8 @@ def _open_regular(path: str) -> BinaryIO:
     raise UserError(f"file: {cut(path)} is {what}; allowed: an HDF5 file")
 
 
-_ERRORS = (OSError, RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError)  # fmt: skip
-"""What h5py raises of a file whose metadata make no sense, next to its own OSError."""
+# what h5py raises of a file whose metadata make no sense
+_ERRORS = (OSError, RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError)
 
 
 @contextmanager

@@ -1,10 +1,7 @@
 """What each way to open and read an HDF5 file takes over a network: the one engine of such answers.
 
-`predict_ways` takes the layout of a file, or one that `advisors.hdf5.descriptions` makes of a few
-numbers. What the library asks for goes through the caches of a way and then over a simulated
-network.
-
-The caches of fsspec are its own classes, driven with a fetcher that notes what it is asked for and
+What the library asks for goes through the caches of a way and then over a simulated network. The
+caches of fsspec are its own classes, driven with a fetcher that notes what it is asked for and
 brings zeros. The page buffer of HDF5 is a model, which tests hold against the library.
 """
 

@@ -1,15 +1,27 @@
-"""Layouts that `h5repack` could give a file, and where everything would lie in it, by formula."""
+"""Layouts that `h5repack` could give a file, by formula, and copies that it makes and `h5diff` finds equal."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
+import shutil
+import socket
+import tempfile
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import h5py
+import hdf5plugin
+
+from advisors.hdf5 import files
 from advisors.hdf5.inspection import FileLayout, Read, Variable, merge_spans
 from advisors.hdf5.prediction import MIB
+from helpers.cli import check_interrupt
+from helpers.errors import UserError, cut, show
+from helpers.objectstore.processes import remove_left, start_child
 
 Shape = tuple[int, ...]
 
@@ -32,13 +44,7 @@ class Repack:
 
     @property
     def name(self) -> str:
-        """What it does, in a few words.
-
-        Examples
-        --------
-        >>> Repack(8 * MIB).name, Repack(4 * MIB, (("x", (9,)),)).name
-        ('paged, 8 MiB pages', 'paged and rechunked, 4 MiB pages')
-        """
+        """What it does, in a few words."""
         what = ["paged"] * (self.page_nbytes > 0) + ["rechunked"] * bool(self.chunk_shapes)
         pages = f", {self.page_nbytes / MIB:g} MiB pages" if self.page_nbytes else ""
         return " and ".join(what) + pages
@@ -104,12 +110,7 @@ def lay_out(whole: FileLayout, read: FileLayout, repack: Repack) -> FileLayout:
     Metadata come first, together, then variable after variable, none of their chunks across two
     pages. A compressed chunk has as many bytes for an element as the variable has now.
 
-    Parameters
-    ----------
-    whole, read : FileLayout
-        What reading all of the file asks for, and what is predicted.
-    repack : Repack
-        The other layout.
+    `whole` is what reading all of the file asks for, `read` what is predicted.
     """
     opened = [(one.offset, one.stop) for one in (*whole.opened, *read.opened)]
     spans = merge_spans([*opened, *whole.metadata, *read.metadata])
@@ -170,3 +171,109 @@ def count_rechunked(variable: Variable, chunk_shape: Shape) -> list[int]:
         for n, c in zip(variable.shape, chunk_shape, strict=True)
     )
     return [max(1, round(ratio * math.prod(one))) for one in itertools.product(*extents)]
+
+
+TOOLS = "Debian: apt install hdf5-tools; elsewhere: conda install -c conda-forge hdf5"
+"""Where `h5repack` and `h5diff` are had."""
+
+_MINE = f".repack-{socket.gethostname()}-"  # then the number of the process that makes it
+_MOST_S = 1e6  # of a tool
+# what h5diff says of datasets without values, and of those whose values it compares all the same
+_HARMLESS = ("is an empty dataset", "is a virtual dataset")
+
+
+def apply_repack(source: files.Source, repack: Repack, out: Path) -> str:
+    """Write a repacked copy, and compare it with the file; the copy appears where it is equal.
+
+    Whatever ends this early, a signal too, ends the tool that runs and leaves nothing.
+    """
+    check_out(source, out)
+    name = files.name_source(source)
+    with (
+        files.open_source(source) as file,
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{_MINE}{os.getpid()}-") as folder,
+    ):
+        path, homes = Path(name), {Path(name).resolve().parent, Path(name).parent.resolve()}
+        if not files.is_near(source):
+            path, homes = Path(folder) / "source.h5", set()
+            with path.open("wb") as fetched:
+                shutil.copyfileobj(file, fetched, 8 * 2**20)
+        check_others(path, name, is_home=homes == {out.parent.resolve()})
+        made = Path(f"{folder}.h5")  # what it leads to is found from where it lies
+        try:
+            _make_equal(path, name, repack, made, Path(folder) / "said")
+            check_interrupt()
+            _publish(made, out)
+        finally:
+            made.unlink(missing_ok=True)
+    return f"{out}: h5diff finds it equal"
+
+
+def _make_equal(path: Path, name: str, repack: Repack, made: Path, log: Path) -> None:
+    code, said = _run(["h5repack", *repack.list_arguments(), str(path), str(made)], log)
+    if code or not made.exists():
+        raise UserError(f"apply: h5repack refuses {name} ({cut(said)}); allowed: what it copies")
+    code, said = _run(["h5diff", "-c", str(path), str(made)], log)
+    differing = [one for one in said.splitlines() if one and not one.endswith(_HARMLESS)]
+    if code or differing:
+        told = cut(" ".join(differing))
+        raise UserError(f"apply: h5diff finds a difference ({told}); allowed: an equal copy")
+
+
+def _run(command: Sequence[str], log: Path) -> tuple[int, str]:
+    """Run a tool to its end; it does not outlive whatever ends this, a kill too."""
+    plugins = os.pathsep.join([os.environ.get("HDF5_PLUGIN_PATH", ""), hdf5plugin.PLUGIN_PATH])
+    env = {**os.environ, "HDF5_PLUGIN_PATH": plugins.strip(os.pathsep)}
+    with start_child(command, env=env, log=log) as child:
+        code = child.wait(timeout_s=_MOST_S)
+    return code, log.read_text(errors="replace")
+
+
+def _publish(made: Path, out: Path) -> None:
+    """Give a file its name, unless another has it by now."""
+    try:
+        out.hardlink_to(made)
+    except FileExistsError as error:
+        raise UserError(f"apply: {out} is there by now; allowed: a file that is not") from error
+    except OSError:  # a system of files without hard links
+        made.rename(out)
+
+
+def check_out(source: files.Source, out: Path) -> None:
+    """Refuse an output that is there, as the input is, or has no folder that can be written to."""
+    if out.exists() or out.is_symlink():
+        raise UserError(f"apply: {out} is there already; allowed: a file that is not")
+    for tool in ("h5repack", "h5diff"):
+        if shutil.which(tool) is None:
+            raise UserError(f"apply: {tool} is not on the path; allowed: after its install ({TOOLS})")  # fmt: skip
+    try:  # permissions alone do not tell: a system of files may be read-only, or no such system
+        remove_left(out.parent, _MINE)
+        tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-").cleanup()
+    except OSError as error:
+        told = f"{out.parent} cannot be written to ({error.strerror})"
+        raise UserError(f"apply: {told}; allowed: a folder that can") from error
+
+
+def check_others(path: Path, name: str, *, is_home: bool) -> None:
+    """Refuse a file that leads to others by relative names, unless the copy lies in its folder.
+
+    From another folder they lead nowhere, or to another file, and h5diff compares but the names.
+    A dataset whose values lie in another file is refused everywhere: a copy would write to it.
+    """
+    with files.open_hdf5(path, name) as file:
+        for at, found in files.walk(file):
+            outside, is_written = list[str](), False
+            if isinstance(found, h5py.h5g.GroupID):
+                links = ((key, found.links.get_info(key).type) for key in found)
+                away = [key for key, kind in links if kind == h5py.h5l.TYPE_EXTERNAL]
+                outside = [os.fsdecode(found.links.get_val(key)[0]) for key in away]
+            elif isinstance(found, h5py.h5d.DatasetID):
+                outside = files.list_other_files(h5py.Dataset(found))
+                is_written = bool(h5py.Dataset(found).external)
+            astray = [one for one in outside if not (is_home or Path(one).is_absolute())]
+            if is_written or astray:
+                told = "which a copy would write to" if is_written else "which a copy elsewhere would not find"  # fmt: skip
+                raise UserError(
+                    f"file: {name}: {show(at or '/')} leads to {show((outside if is_written else astray)[0])},"
+                    f" {told}; allowed: a file that holds its values itself, or a copy in its folder"
+                )

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from statistics import median
 from typing import TYPE_CHECKING
 
 from helpers.models.requests import TOLERANCE_S
@@ -64,6 +65,8 @@ class Trace:
         self.rows = sorted((row for row in rows if row.end_s), key=lambda row: row.start_s)
         self.network = network  # to replay on; None for that of the trace
         self._ends = sorted((row.end_s, i) for i, row in enumerate(self.rows))
+        set_up_s = [row.handshake_s for row in self.rows if row.is_first]
+        self._set_up_s = network.setup_s if network else median(set_up_s or [0.0])
         # the last look at each object before a request for it: what it waits for, though another ended later
         self._looked = dict[int, int]()
         looks = dict[tuple[str, str], int]()
@@ -118,16 +121,18 @@ class Trace:
                 first_after = after if not n_free else first_after
                 n_free += one.n_parts
                 after = first_after + max(0, n_free - edit.n_in_flight)
+                # of those that go at once all but the first need a connection of their own
+                is_new = 1 < n_free <= edit.n_in_flight and not row.is_first
             else:
-                n_free = 0
+                n_free, is_new = 0, False
             if edit.is_connected:
                 think_s = max(0.0, think_s - row.handshake_s)
             opening_s = max(0.0, stream_delay_s(row) - edit.less_s)
             for part in range(one.n_parts):
                 wave = max(0, part + 1 - _PARTS_AT_ONCE)
-                steps.append(
-                    Step(after + wave, think_s, one.nbytes / one.n_parts, opening_s=opening_s)
-                )
+                connect_s = self._set_up_s if is_new or (part and not wave) else 0.0
+                nbytes = one.nbytes / one.n_parts
+                steps.append(Step(after + wave, think_s, nbytes, opening_s=opening_s + connect_s))
         return steps
 
     def seconds(self, edit: Edit, seen: Network) -> float:

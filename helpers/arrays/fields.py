@@ -25,21 +25,22 @@ Float32 = NDArray[np.float32]
 FILL = np.float32(1e20)
 """Value of land, as in the source files."""
 
-_DECIMALS = 4  # the source is rounded to 1e-4 degrees
 _TILE = 512  # elements along each side of the periodic noise tile
 _SLOPE = -1.25  # of the amplitude, in wavenumber; variance along a line falls as k^-1.5
-_AMPLITUDE = 0.25  # degrees
 
 
 @dataclass(frozen=True, slots=True)
 class SampleArray:
     """A real field enlarged to `shape`, as a function from indices to values."""
 
-    # a netCDF file with a variable (time, depth, y, x); missing values are `FILL`
+    # a netCDF file with a variable (time, depth, y, x), or a map (y, x) that is the same at each
+    # time and depth; missing values are `FILL`
     source: Path
     variable: str  # its name in `source`
     shape: tuple[int, ...]  # extents (time, depth, y, x) in elements, each at least 1
     seed: int = 0  # of the small-scale variability
+    amplitude: float = 0.25  # of that, in the unit of the field
+    decimals: int = 4  # to which the source is rounded
 
     def __post_init__(self) -> None:
         if len(self.shape) != 4 or min(self.shape) < 1:
@@ -72,14 +73,14 @@ class SampleArray:
             return _stretch(part.T, self.shape[3], start[1], stop[1]).T
 
         smooth, wet = enlarge(values), enlarge(ocean) > 0.5
-        rounded = np.round(smooth + self._noise(at, start, stop), _DECIMALS)
+        rounded = np.round(smooth + self._noise(at, start, stop), self.decimals)
         return np.where(wet, rounded, FILL)
 
     def _noise(self, at: tuple[int, int], start: tuple[int, ...], stop: tuple[int, ...]) -> Float32:
         shift = np.random.default_rng((self.seed, *at)).integers(0, _TILE, size=2)
         rows = (np.arange(start[0], stop[0]) + shift[0]) % _TILE
         columns = (np.arange(start[1], stop[1]) + shift[1]) % _TILE
-        return _noise_tile(self.seed)[np.ix_(rows, columns)]
+        return _noise_tile(self.seed, self.amplitude)[np.ix_(rows, columns)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ def _read_source(path: Path, variable: str) -> _Source:
         path, engine="h5netcdf", mask_and_scale=False, decode_times=False
     ) as dataset:
         raw = dataset[variable].to_numpy().astype(np.float32)
+    raw = raw.reshape((1,) * (4 - raw.ndim) + raw.shape)
     land = raw == FILL
     filled = np.empty_like(raw)
     for level in range(raw.shape[1]):
@@ -136,7 +138,7 @@ def _stretch(values: Float32, n_target: int, start: int, stop: int) -> Float32:
 
 
 @functools.lru_cache(maxsize=2)
-def _noise_tile(seed: int) -> Float32:
+def _noise_tile(seed: int, amplitude: float) -> Float32:
     """Draw a periodic field of variability with a red spectrum.
 
     The slope is between those published for sea-surface temperature;
@@ -150,4 +152,4 @@ def _noise_tile(seed: int) -> Float32:
     k[0, 0] = np.inf
     white = fft.rfft2(rng.standard_normal((_TILE, _TILE)))
     tile = fft.irfft2(white * k**_SLOPE, s=(_TILE, _TILE))
-    return np.asarray(_AMPLITUDE * tile / tile.std(), np.float32)
+    return np.asarray(amplitude * tile / tile.std(), np.float32)

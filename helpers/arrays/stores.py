@@ -25,6 +25,7 @@ import obstore
 import xxhash
 from filelock import FileLock
 from intake.readers import datatypes
+from intake.readers.readers import BaseReader
 from numpy.typing import NDArray
 
 from helpers.arrays import readers, writers
@@ -193,6 +194,7 @@ def prepare_array(
     """
     source = hashlib.sha256(sample.source.read_bytes()).hexdigest()
     made_by = [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
+    made_by += [sample.amplitude, sample.decimals]
     target = location / name_of(made_by)
     wanted = sorted(
         {"netcdf", *layouts} if "references" in layouts else {*layouts}, key=writers.LAYOUTS.index
@@ -231,6 +233,17 @@ def prepare_array(
         grid_of(checksums, sample.shape, chunk_shape),
         {layout: entry.nbytes for layout, entry in entries.items()},
     )
+
+
+class EccoReader(BaseReader):  # type: ignore[misc]
+    """Read the ECCO data portal through `xmitgcm`, which knows its compressed files and its grid."""
+
+    imports = {"xmitgcm"}  # noqa: RUF012  # as Intake declares it
+    func = "xmitgcm.llcreader:ECCOPortalLLC2160Model"
+    output_instance = "xarray:Dataset"
+
+    def _read(self, **selection: Any) -> Any:
+        return self._func().get_dataset(**selection)
 
 
 def open_entry(name: str, path: Path = CATALOG) -> Any:
@@ -276,6 +289,7 @@ def open_or_make_array(
         source.metadata["variable"],
         shape,
         seed,
+        **source.metadata.get("enlarged", {}),
     )
     return prepare_array(
         sample, location, chunk_shape=chunk_shape, codec=codec, layouts=layouts, progress=progress

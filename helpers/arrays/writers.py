@@ -37,7 +37,8 @@ Codec = Literal["none", "blosc-lz4", "blosc-zstd"]
 CODECS: tuple[Codec, ...] = ("none", "blosc-lz4", "blosc-zstd")
 """Codecs that Zarr and HDF5 both read, so that contenders share them."""
 
-Layout = Literal["zarr", "netcdf", "references"]
+Layout = Literal["zarr", "netcdf", "references", "opendap"]
+"""What lies in a store, and what a server makes of it for those who ask by OPeNDAP."""
 LAYOUTS: tuple[Layout, ...] = ("zarr", "netcdf", "references")
 """Layouts in the order in which they are written: references need their file."""
 

@@ -269,7 +269,7 @@ class Record:
 
     def __init__(
         self,
-        path: Path,
+        path: str | Path,
         *,
         study: str,
         provenance: Provenance,
@@ -283,7 +283,9 @@ class Record:
         self._state = self._look()
         self.rows = read_rows(self.path) if self.path.exists() else []
         # it gets the columns that it lacks with the first row that is added
-        self._is_of_before = bool(self.rows) and _read_text(path).startswith(_write_line(_BEFORE))
+        self._is_of_before = bool(self.rows) and _read_text(self.path).startswith(
+            _write_line(_BEFORE)
+        )
         self._runs = {_run_of(row.origin): row.origin for row in self.rows}
         self._refuse_others()
         self._versions = {name: v for row in self.rows for name, v in row.versions.items()}
@@ -306,10 +308,10 @@ class Record:
         for row in self.rows:
             if RENDERED in os.environ:  # nothing is measured: only what is asked for counts,
                 # and of the contenders that were measured a page may show fewer
-                asked = {**parameters, "contenders": row.parameters.get("contenders", 0)}
-                # what came later asks for nothing where it is 0
-                seen = {name: row.parameters.get(name, 0) for name in asked}
-                told = [*differences(asked, seen)]
+                asked = {**parameters, "contenders": row.parameters.get("contenders")}
+                # what came later asks for nothing where it is empty
+                asked = {name: one for name, one in asked.items() if one or name in row.parameters}
+                told = [*differences(asked, {name: row.parameters.get(name) for name in asked})]
             else:
                 told = [*differences(case, {"study": row.study, "case": row.case})]
                 told += differences(machine, row.machine)

@@ -39,7 +39,7 @@ STYLE = (
 )
 """Sizes and fonts from the file, colours from here; for `matplotlib.style.use`."""
 
-Kind = Literal["reader", "cache", "option", "driver", "access", "medium", "store"]
+Kind = Literal["reader", "cache", "option", "driver", "access", "medium", "store", "format"]
 """What is compared: readers of arrays, caches of a service, options of a bill, and so on."""
 
 
@@ -56,6 +56,8 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
     "reader": {
         "zarr-s3fs": Style("s3fs, default", BLUE, "o"),
         "zarr-s3fs-one-get": Style("s3fs, one request", RED, "p"),
+        "zarr-s3fs-one-get-32": Style("s3fs, one request, pool of 32", RED, "<"),
+        "zarr-s3fs-one-get-128": Style("s3fs, one request, pool of 128", RED, ">"),
         "zarr-obstore": Style("obstore", GREEN, "s"),
         "zarr-zarrs": Style("zarrs pipeline", PLUM, "^"),
         "netcdf-fsspec": Style("netCDF, s3fs", BROWN, "v"),
@@ -87,6 +89,11 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "xarray": Style("xarray, default", PURPLE, "v"),
         "obstore-whole": Style("downloaded whole", GREEN, "*"),
         "references": Style("references", INDIGO, "h"),
+        "earthaccess": Style("earthaccess, default", BROWN, "^"),
+        "ros3": Style("ROS3, default", RED, ">"),
+        "ros3-none": Style("ROS3, no cache", RED, "d"),
+        "ros3-tuned": Style("ROS3, page buffer", RED, "o"),
+        "ros3-blocks": Style("ROS3, 8 MiB blocks", RED, "s"),
     },
     "access": {
         "series": Style("series", BLUE, "o"),
@@ -98,7 +105,7 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "zarr": Style("Zarr", BROWN, "s"),
         "sharded": Style("Zarr, sharded", PLUM, "^"),
     },
-    # What others measured: stores of 2020, formats of the follow-up, clients on real S3.
+    # What others measured: stores of 2020, and formats of the follow-up.
     "store": {
         "GCS Zarr": Style("GCS Zarr", BLUE, "o"),
         "GCS NetCDF": Style("GCS NetCDF", BROWN, "v"),
@@ -108,6 +115,15 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "ECCO Data Portal": Style("ECCO Data Portal", INDIGO, "h"),
         "ESGF UCAR OPeNDAP": Style("ESGF UCAR OPeNDAP", BLACK, "P"),
         "NOAA ESRL OPeNDAP": Style("NOAA ESRL OPeNDAP", PURPLE, "X"),
+    },
+    "format": {
+        "CSV": Style("CSV", BROWN, "v"),
+        "Partitioned CSV": Style("CSV in parts", BLACK, "P"),
+        "Partitioned Parquet": Style("Parquet in parts", GREEN, "s"),
+        "NetCDF": Style("netCDF", PLUM, "^"),
+        "Zarr Array": Style("Zarr array", BLUE, "o"),
+        "Zarr Group": Style("Zarr group", RED, "D"),
+        "TileDB Embedded": Style("TileDB", INDIGO, "h"),
     },
 }
 

@@ -22,7 +22,8 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 STUDY = Study(
     name="chunk-shape",
     headline="bytes-equal-mix",
-    by_name=("other-region",),
+    headlines={"balanced": "bias-contiguous"},
+    by_name=("other-region", "balanced"),
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "chunk-shape/in-region", count_work),
 )

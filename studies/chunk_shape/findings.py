@@ -141,7 +141,7 @@ def tabulate_bias(blocks: pd.DataFrame, pooled: pd.DataFrame) -> pd.DataFrame:
     table = table.rename_axis(["medium", "contender"])
     medians_ms = 1e3 * pooled.pivot(index=["medium", "contender"], columns="access", values="p50_s")
     names = {name: f"{name} (ms)" for name in ("series", "slice", "box")}
-    return medians_ms[[*names]].rename(columns=names).join(table).sort_values("bias")
+    return medians_ms.filter([*names]).rename(columns=names).join(table).sort_values("bias")
 
 
 def count_traffic(rows: pd.DataFrame) -> pd.DataFrame:

@@ -33,8 +33,7 @@ Medium = Literal["hdf5", "zarr", "sharded"]
 
 _GENERATION = 1  # raise it when the same arguments make other bytes
 _BLOCK_TIMES = 512  # of the sample made at a time
-_LIBVER = "latest"
-_FILTERS: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
+FILTERS: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
 _ZARR: dict[str, Any] = {
     "zarr_format": 3,
     "compressors": None,
@@ -80,6 +79,7 @@ class ChunkLayout:
     # elements for each dimension (time, y, x); None for contiguous storage
     chunk_shape: Shape | None
     axes: Shape = (0, 1, 2)  # order of the dimensions in a file without chunks, the fastest last
+    libver: str = "latest"  # of the format of a file
 
 
 def scale_shape(factor: float) -> Shape:
@@ -126,7 +126,7 @@ def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
     return np.asarray(np.load(place / "values.npy"), np.float32)
 
 
-def _describe_making(values: NDArray[np.float32], **how: Any) -> dict[str, Any]:
+def describe_making(values: NDArray[np.float32], **how: Any) -> dict[str, Any]:
     """List all that decides the bytes of values in a format."""
     digest = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(values).data)
     return {"generation": _GENERATION, "values": digest, "shape": values.shape, **how}
@@ -139,13 +139,13 @@ def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path
     be what is read.
     """
     is_chunked = chunk_layout.chunk_shape is not None
-    how = {"chunks": chunk_layout.chunk_shape, **(_FILTERS if is_chunked else {})}
+    how = {"chunks": chunk_layout.chunk_shape, **(FILTERS if is_chunked else {})}
     versions = {**installed(["h5py"]), "hdf5": h5py.version.hdf5_version}
-    written = {"format": {"libver": _LIBVER, **how}, "versions": versions}
-    made_by = _describe_making(values, axes=chunk_layout.axes, **written)
+    written = {"format": {"libver": chunk_layout.libver, **how}, "versions": versions}
+    made_by = describe_making(values, axes=chunk_layout.axes, **written)
 
     def write(draft: Path) -> dict[str, Any]:
-        with h5py.File(draft / "array.h5", "w", libver=_LIBVER) as file:
+        with h5py.File(draft / "array.h5", "w", libver=chunk_layout.libver) as file:
             file.create_dataset("t", data=values.transpose(chunk_layout.axes), **how)
         return {}
 
@@ -160,7 +160,7 @@ def prepare_zarr(
     """Write values as a Zarr v3 array without compression, unless the same is there."""
     how = {"chunks": chunk_shape, "shards": shard_shape, **_ZARR}
     versions = installed(["zarr", "numcodecs"])
-    made_by = _describe_making(values, format=how, versions=versions)
+    made_by = describe_making(values, format=how, versions=versions)
 
     def write(place: Location) -> dict[str, Any]:
         store = ObjectStore((place / "array").obstore())

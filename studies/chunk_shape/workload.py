@@ -192,7 +192,7 @@ def leave_first(items: Any) -> Any:
 
 
 def make_reads(
-    medium: Medium, testbed: Testbed, plan: Plan, chosen: Sequence[ChunkLayout]
+    medium: Medium, testbed: Testbed | None, plan: Plan, chosen: Sequence[ChunkLayout]
 ) -> list[HyperslabRead]:
     """Write each layout that a medium holds, and make the reads of its accesses.
 
@@ -208,7 +208,7 @@ def make_reads(
             count = partial(count_file_io, chunk_shape=chunk, index=read_index(path))
             opener = partial(layouts.open_hdf5, path)
             how = {"forget": partial(layouts.drop_pages, path)}
-        elif chunk is None or count_chunks(shape, chunk) == 1:
+        elif testbed is None or chunk is None or count_chunks(shape, chunk) == 1:
             continue
         else:
             shard = shard_of(medium, shape, chunk)

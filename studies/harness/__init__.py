@@ -2,4 +2,4 @@
 
 from helpers.parameters import Study
 
-STUDY = Study(name="harness", headline="time-through-proxy")
+STUDY = Study(name="harness", headline="time-through-proxy", by_name=("ladder",))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -37,3 +38,35 @@ def draw_ratios(ax: Axes, found: Mapping[str, tuple[statistics.Interval, float]]
         ax.errorbar(centre, place, xerr=ends, fmt="o", color=palette.OURS)
     ax.set_yticks(range(len(found)), [*found])
     ax.set_ylim(len(found) - 0.5, -0.5)
+
+
+def name_rungs(ladder: Sequence[float], n_processors: int) -> dict[str, tuple[float, int]]:
+    """Name the rungs of a ladder, each a dilation and the processors that are charged at it.
+
+    Examples
+    --------
+    >>> name_rungs([1.0, 5.0], 2)
+    {'1': (1.0, 0), '1 charged': (1.0, 2), '5': (5.0, 0), '5 charged': (5.0, 2)}
+    """
+    told = ((0, ""), (n_processors, " charged"))
+    return {f"{k:g}{name}": (k, n) for k in ladder for n, name in told}
+
+
+def compare_rungs(rows: pd.DataFrame, rungs: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
+    """Compare the time of each reader on each rung with that on the lowest of its kind, paired in blocks.
+
+    Returns
+    -------
+    DataFrame
+        `contender`, `dilation`, `is_charged`, `read_s` in the median, and the ratio `over_lowest`
+        with the 95 % interval `low` to `high`.
+    """
+    lines = []
+    for name, (rung, (k, n)) in itertools.product(rows["contender"].unique(), rungs.items()):
+        lowest = next(one for one, (_, m) in rungs.items() if m == n)
+        part = rows[rows["contender"] == name]
+        read_s = part.loc[part["part"] == rung, "read_s"].median()
+        over = statistics.paired_ratio(part, rung, lowest, by="part")
+        lines.append((name, k, bool(n), read_s, over.centre, over.low, over.high))
+    columns = ["contender", "dilation", "is_charged", "read_s", "over_lowest", "low", "high"]
+    return pd.DataFrame(lines, columns=columns)

@@ -23,6 +23,9 @@ class Parameters(parameters.Parameters):
     n_connections: Count = Field(4, description="requests in flight of raw reads")
     n_times: Count = Field(1, description="times that a raw read asks for each object")
     dilation: Dilation = Field(1.0, description="factor that slows down the network and its time")
+    ladder: list[Dilation] = Field(
+        [], description="dilations to compare clients at, charged and not"
+    )
     seed: Seed = Field(2020, description="of values, order and network delays")
     record: RecordName = Field("harness.csv", description=RECORD)
 
@@ -32,4 +35,6 @@ class Parameters(parameters.Parameters):
             check_chunk_shape(self.array_shape, chunk_shape)
         if self.store != "embedded":  # the proxy stands before a store of this machine
             raise UserError(f"store: {self.store!r}; allowed: 'embedded'")
+        if self.ladder and not self.processors:
+            raise UserError("processors: 0 with a ladder; allowed: at least 1, which are charged")
         return self

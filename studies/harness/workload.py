@@ -17,6 +17,8 @@ from helpers.benchmark.provenance import n_cores
 from helpers.objectstore.testbed import Testbed
 
 READER = "zarr-obstore"
+LADDER = ("zarr-s3fs-one-get", READER)
+"""Readers whose times are compared from rung to rung: of one thread of Python, and of many of Rust."""
 
 
 def read_raw(
@@ -66,3 +68,28 @@ class ChunkedRead(Steps):
     def collect(self) -> dict[str, float]:
         """Count what passed over the wire."""
         return reads.count_requests(self.testbed.take_trace(), n_cores())
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRead(ChunkedRead):
+    """The whole array by one call of zarr, whose client may have so many requests in flight."""
+
+    reader: str
+    n_connections: int
+
+    def prepare(self) -> None:
+        """Forget clients and the trace, and allow the requests."""
+        ChunkedRead.prepare(self)
+        forget_clients({"async.concurrency": self.n_connections})
+
+    def open(self) -> da.Array:
+        """Open the array as one block; the checksums are what it returns."""
+        place = self.stored.seen_from(self.testbed.far).at("zarr")
+        whole = dict(zip(self.stored.dimensions, self.stored.shape, strict=True))
+        array: da.Array = READERS[self.reader].open(place, whole)[self.stored.variable].data
+        self.testbed.set_tag("read")
+        return reads.read_into_sink(array, self.stored.chunk_shape)
+
+    def collect(self) -> dict[str, float]:
+        """Count what passed over the wire."""
+        return reads.count_requests(self.testbed.take_trace(), self.n_connections)

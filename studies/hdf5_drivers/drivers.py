@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,9 +15,10 @@ import xarray
 import zarr
 from virtualizarr.parsers import KerchunkJSONParser
 
-from advisors.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, Way
+from advisors.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, Way, choose_earthaccess
 from helpers.arrays.writers import expected_warning, make_registry
 from helpers.objectstore.locations import Location
+from studies.hdf5_drivers.ros3 import ABSENT, find_python, start_ros3
 from studies.hdf5_drivers.tasks import Tree
 
 CONVERTED = "gt1l/heights"
@@ -35,6 +36,27 @@ def open_with_fsspec(location: Location, settings: Settings) -> Tree:
     library = {name: value for name, value in settings.items() if name in _LIBRARY}
     file = location.fsspec().open(location.path, "rb", **client)
     return Tree(h5py.File(file, "r", **library), file.close)
+
+
+def open_with_earthaccess(location: Location, _settings: Settings) -> Tree:
+    """Open through h5py over a file object of s3fs, with what `earthaccess.open` sets for its length."""
+    nbytes = int(location.fsspec().size(location.path))
+    way = choose_earthaccess(nbytes)
+    blocks: Settings = {"cache_type": way.cache_type, "block_size": way.block_nbytes}
+    return open_with_fsspec(location, blocks)
+
+
+def open_with_ros3(location: Location, settings: Settings) -> Tree:
+    """Open through HDF5's own driver, in the process that has it."""
+    file = start_ros3(find_python())
+    file.open(location, settings)
+    return Tree(file)
+
+
+def find_absent(reads: Iterable[str]) -> dict[str, str]:
+    """Find the reads whose driver is not here, each with the reason and how to get it."""
+    absent = [read for read in reads if read.startswith("ros3")]
+    return dict.fromkeys([] if find_python() else absent, ABSENT)
 
 
 def open_with_xarray(location: Location, settings: Settings) -> Tree:
@@ -94,6 +116,9 @@ class Driver:
         return self.way.in_flight
 
 
+_LIBRARY_TUNED: Settings = {"page_buf_size": 16 * MIB, "rdcc_nbytes": 4 * MIB}  # as published
+_NO_BLOCKS: Settings = {"block_nbytes": 0, "blocks_nbytes": 0}
+
 DRIVERS: Mapping[str, Driver] = {
     driver.name: driver
     for driver in (
@@ -116,12 +141,7 @@ DRIVERS: Mapping[str, Driver] = {
             open_with_fsspec,
             "h5py over blocks of 8 MiB, with page buffer and chunk cache: published as tuned",
             BLOCKS,
-            {
-                "cache_type": "blockcache",
-                "block_size": 8 * MIB,
-                "page_buf_size": 16 * MIB,
-                "rdcc_nbytes": 4 * MIB,
-            },
+            {"cache_type": "blockcache", "block_size": 8 * MIB, **_LIBRARY_TUNED},
         ),
         Driver(
             "obstore-whole",
@@ -135,6 +155,39 @@ DRIVERS: Mapping[str, Driver] = {
             open_references,
             "virtual references to the chunks of the file, read as Zarr through obstore",
             Way("references", "references", in_flight=10),
+        ),
+        Driver(
+            "earthaccess",
+            open_with_earthaccess,
+            "h5py over the file object that `earthaccess.open` makes: blocks of 4 to 16 MiB, the next one fetched too",
+            choose_earthaccess(0),
+        ),
+        Driver(
+            "ros3",
+            open_with_ros3,
+            "HDF5's own S3 driver, nothing set: blocks of 16 MiB and a page buffer of 64 MiB",
+            Way("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB),
+        ),
+        Driver(
+            "ros3-none",
+            open_with_ros3,
+            "HDF5's own S3 driver without any cache: published as the default",
+            Way("ROS3, no cache", cache_type="none"),
+            {**_NO_BLOCKS, "page_buf_size": 0},
+        ),
+        Driver(
+            "ros3-tuned",
+            open_with_ros3,
+            "HDF5's own S3 driver with page buffer and chunk cache: published as tuned",
+            Way("ROS3, page buffer", cache_type="none", page_buffer_nbytes=16 * MIB),
+            {**_NO_BLOCKS, **_LIBRARY_TUNED},
+        ),
+        Driver(
+            "ros3-blocks",
+            open_with_ros3,
+            "HDF5's own S3 driver with all caches of the tuned file object: blocks of 8 MiB, 256 MiB in all",
+            BLOCKS,
+            {"block_nbytes": 8 * MIB, "blocks_nbytes": 256 * MIB, **_LIBRARY_TUNED},
         ),
     )
 }

@@ -51,6 +51,8 @@ FILE_LAYOUTS: Mapping[str, Mapping[str, Any]] = {
     "front": {"meta_block_size": 8 * MIB},  # all metadata in one block
     "paged-8mib": {"fs_strategy": "page", "fs_page_size": 8 * MIB},
     "rechunked-8mib": {"fs_strategy": "page", "fs_page_size": 8 * MIB},
+    "paged-4mib": {"fs_strategy": "page", "fs_page_size": 4 * MIB},
+    "rechunked-4mib": {"fs_strategy": "page", "fs_page_size": 4 * MIB},
 }
 """Arrangements of one HDF5 file, and how h5py makes each; in the rechunked ones long variables get longer chunks."""
 

@@ -14,6 +14,7 @@ from helpers.models.requests import Request, count_waits
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.files import TASKS, StoredFile
+from studies.hdf5_drivers.ros3 import find_python, start_ros3
 from studies.hdf5_drivers.tasks import VARIABLES, Tree, Values, prove, read_all
 
 CONTROL = "control"
@@ -90,6 +91,12 @@ class FileRead(Steps):
         if answer != expected:
             raise CheckError(f"{self.driver.name} on {self.layout}: {answer}, not {expected}")
         return f"xxh3 of the values of {answer.n_items} variables"
+
+    def versions(self) -> Mapping[str, str]:
+        """Return what the process of ROS3 has imported, if it reads there."""
+        has_ros3 = self.driver.name.startswith("ros3") and find_python()
+        found = start_ros3(find_python()).versions if has_ros3 else {}
+        return {f"{name} of ROS3": version for name, version in found.items()}
 
     def collect(self) -> Mapping[str, float]:
         """Count what passed over the network; the trace is kept until the next read."""

@@ -32,7 +32,7 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 STUDY = Study(
     name="requests-in-flight",
     headline="setting-to-copy",
-    by_name=("other-region", "fixed-delay", "one-pipe"),
+    by_name=("other-region", "fixed-delay", "one-pipe", "real-s3"),
     # what the published case asks for, scaled
     expect=later(
         "advisors.costs.page_tables", "expect_like", "requests-in-flight/in-region", count_work

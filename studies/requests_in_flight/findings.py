@@ -111,15 +111,15 @@ def compare_clients(
 ) -> dict[tuple[str, float], Interval]:
     """Compute the lead of the first client over each other one: their times, paired, by megabytes of a chunk.
 
-    The noise is that of the first client's second copy, or where it has none its own spread over
-    blocks, which is rather more than that of a ratio of medians.
+    The noise is the largest of the clients' second copies, or where there is none the first one's
+    own spread over blocks, which is rather more than that of a ratio of medians.
     """
     leads = {}
     for mb in sorted(rows["chunk_mb"].unique()) if "chunk_mb" in rows else ():
         part = rows[rows["chunk_mb"] == mb]
         seconds = statistics.measured(part[part["contender"] == clients[0]])["read_s"]
         spread = float(np.exp(np.log(seconds).std(ddof=1)))
-        for name in [name for name in clients[1:] if name != "control"]:
+        for name in [name for name in clients[1:] if not name.startswith("control")]:
             lead = statistics.paired_ratio(part, name, clients[0])
             noise = spread if np.isnan(lead.noise) else lead.noise
             leads[name, float(mb)] = replace(lead, noise=noise)

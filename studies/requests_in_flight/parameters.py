@@ -21,8 +21,9 @@ from helpers.parameters import (
     Seed,
     Shape,
 )
+from studies.requests_in_flight.workload import CONTROL, OBSTORE, POOLS, S3FS
 
-CLIENTS = ("zarr-obstore", "zarr-s3fs", "zarr-s3fs-one-get", "control")
+CLIENTS = (OBSTORE, "zarr-s3fs", S3FS, CONTROL, f"{CONTROL}-{S3FS}", *POOLS)
 _LEAST_WAVES = 8  # of requests, or the start and the burst of the store decide
 _MOST_IN_FLIGHT = 4096  # connections of one process, each a file that is open
 
@@ -46,7 +47,7 @@ class Parameters(parameters.Parameters):
     )
     clients: list[Annotated[str, OneOf(CLIENTS)]] = Field(
         [*CLIENTS[:3]],
-        description="clients to compare, one thread each; control: the first once more",
+        description="clients to compare, one thread each; control: one of them once more",
     )
     client_chunk_shapes: list[Shape] = Field(
         [[1, 4, 60, 80]], description="elements of a chunk of that comparison; none: no comparison"

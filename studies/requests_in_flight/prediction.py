@@ -21,13 +21,15 @@ def predict(
     *,
     n_chunks: int,
     n_steps: int = 0,
+    n_processors: int = 0,
 ) -> pd.DataFrame:
     """Predict what each setting reads a second, and whether the store will refuse some of it.
 
     A step of time has `n_chunks`, and a setting reads `n_steps`, or where that is 0 as many as it
     has threads. The model asks no faster than the store allows and is never refused, so it says
     what a client would read that kept the rate. `asks_per_s` is how often the setting would ask
-    without that bound, after the time of a request and the rate of the link.
+    without that bound, after the time of a request and the rate of the link. Where `n_processors`
+    count, the reader has so many; else it has those of this machine.
 
     The store allows a burst of `BURST_S` at its rate. Refused is a setting that sends more than
     that at once, or whose requests exceed the rate by more than that before its read is over.
@@ -40,7 +42,7 @@ def predict(
     """
     rows = calibrated[calibrated["phase"] == "calibration"]
     seen: dict[str, Any] = rows.set_index("contender").to_dict("index")  # type: ignore[assignment]
-    lines = []
+    lines, cores = [], n_processors or n_cores()
     for one in settings:
         row, n_all = {**seen[one.name], "n_workers": 1}, one.count_steps(n_steps) * n_chunks
         wire_nbytes = row["wire_nbytes"] / n_all
@@ -48,10 +50,10 @@ def predict(
         client = transfer.read_client(
             [row],
             n_chunks=n_all,
-            n_cores=n_cores(),
+            n_cores=cores,
             connections_per_worker=one.in_flight,
         )
-        found = transfer.predict(network, client, n_chunks=n_all, n_workers=1, n_cores=n_cores())
+        found = transfer.predict(network, client, n_chunks=n_all, n_workers=1, n_cores=cores)
         request_s = network.first_byte_mean_s + wire_nbytes / network.stream_nbytes_per_s
         asks = min(one.in_flight / request_s, network.aggregate_nbytes_per_s / wire_nbytes)
         rate, burst = network.requests_per_s, BURST_S * network.requests_per_s

@@ -23,6 +23,10 @@ from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 
 OBSTORE = "zarr-obstore"
+S3FS = "zarr-s3fs-one-get"
+POOLS = {f"{S3FS}-{n}": n for n in (32, 128)}
+"""s3fs with more connections than the ten that it keeps by itself."""
+CONTROL = "control"
 
 # of a client that is refused: obstore's own, see its `RetryConfig`
 _FIRST_WAIT, _LONGEST_WAIT, _RETRYING = (timedelta(seconds=s) for s in (0.1, 15, 180))
@@ -54,6 +58,20 @@ class Setting:
 def list_settings(n_threads: Sequence[int], concurrency: Sequence[int]) -> list[Setting]:
     """List every combination."""
     return [Setting(*one) for one in itertools.product(n_threads, concurrency)]
+
+
+def find_twin(client: str, clients: Sequence[str]) -> str | None:
+    """Find of which client one is a second copy; None of one that is no copy.
+
+    Examples
+    --------
+    >>> clients = ("zarr-obstore", "control", "zarr-s3fs-one-get", "control-zarr-s3fs-one-get")
+    >>> [find_twin(client, clients) for client in clients]
+    [None, 'zarr-obstore', None, 'zarr-s3fs-one-get']
+    """
+    if client == CONTROL:
+        return clients[0]
+    return client.removeprefix(f"{CONTROL}-") if client.startswith(CONTROL) else None
 
 
 def share_profile(profile: Profile, n_processes: int, link_mb_per_s: float = 0.0) -> Profile:
@@ -117,6 +135,11 @@ class TunedRead(Steps):
         if self.client == OBSTORE:
             how: Any = {"chunks": blocks, "mask_and_scale": False, "decode_times": False}
             dataset = xr.open_zarr(self._open_store(place), **how)
+        elif self.client in POOLS:
+            told = place.fsspec_options() | {"max_concurrency": 1}
+            told["config_kwargs"] |= {"max_pool_connections": POOLS[self.client]}
+            how = {"chunks": blocks, "mask_and_scale": False, "decode_times": False}
+            dataset = xr.open_zarr(place.url, storage_options=told, **how)
         else:
             dataset = READERS[self.client].open(place, blocks)
         n_steps = self.setting.count_steps(self.n_steps)

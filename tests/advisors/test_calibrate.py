@@ -19,6 +19,10 @@ from hypothesis import strategies as st
 
 from advisors.calibrate.cli import calibrate
 from advisors.calibrate.figures import (
+    N_FIND,
+    N_PIECES,
+    N_STREAMS,
+    SMALL_NBYTES,
     Seen,
     accepted_per_s,
     lane_nbytes,
@@ -46,7 +50,10 @@ def test_the_plan_keeps_the_caps(n: int, nbytes: int) -> None:
     """Whatever the caps, all parts together are within them, or the caps are refused."""
     assume(nbytes >= 20_000_000 + 4096 * n)  # else they are refused
     plan = share_caps(n, nbytes)
-    assert 0.9 * n < plan.n_requests <= n and 0.99 * nbytes < plan.nbytes <= nbytes
+    each, n_small = plan.together_nbytes, plan.n_delays + plan.n_rate
+    assert N_FIND + n_small + N_STREAMS + N_PIECES * sum(each) == n
+    of_bodies = N_STREAMS * plan.stream_nbytes + sum(size * part for size, part in each.items())
+    assert 0.99 * nbytes < SMALL_NBYTES * n_small + of_bodies <= nbytes
     assert plan.n_delays > 20 and plan.n_rate > 0 and min(plan.together_nbytes.values()) > 0
 
 
@@ -73,8 +80,7 @@ def test_connections_that_begin_far_apart(starts: list[float], tenths: int, rate
     assert rate_together(lanes) == pytest.approx(rate, rel=0.2)
 
 
-@pytest.mark.parametrize("offered", [1.3, 2.0, 5.0])
-@pytest.mark.parametrize("limit", [50.0, 300.0])
+@pytest.mark.parametrize(("limit", "offered"), [(50.0, 1.3), (300.0, 2.0), (300.0, 5.0)])
 def test_a_limit_is_found(limit: float, offered: float) -> None:
     """A bucket of tokens that lets a burst through does not hide its rate."""
     tokens, asked = 0.1 * limit, list[tuple[float, bool]]()

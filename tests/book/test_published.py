@@ -40,7 +40,8 @@ def test_a_table_is_whole_and_has_its_source(name: str) -> None:
 def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
     """No table is left out, and the README links each address and names each licence."""
     there = {path.stem for path in published.FOLDER.glob("*.csv")}
-    assert there - {against_real.TABLE.stem} == {*TABLES}  # which is ours
+    ours = {against_real.TABLE.stem, published.VERDICTS.stem}
+    assert there - ours == {*TABLES}
     text = (published.FOLDER / "README.md").read_text()
     assert {*re.findall(r"`([\w-]+)\.csv`", text)} == {*TABLES}
     for told in TABLES.values():
@@ -143,6 +144,17 @@ def test_a_claim_and_its_finding_are_of_one_quantity(name: str) -> None:
     for one in (one for one in CLAIMS[name].ours if one.key):
         found = read_findings(published.REFERENCE / f"{one.case}.csv").get(one.key)
         assert one.quantity and (found is None or found.quantity in ("", one.quantity))
+
+
+def test_verdicts_are_in_step(tmp_path: Path) -> None:
+    """The table is what records and claims give now, with every claim and its own verdict."""
+    assert published.write_verdicts(tmp_path / "again.csv")
+    assert not published.write_verdicts(tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_text() == published.VERDICTS.read_text()
+    table = pd.read_csv(published.VERDICTS)
+    assert {*table["claim"]} == {*CLAIMS}
+    decided = table[table["verdict"] != "cannot be decided here"]
+    assert decided[["ours", "low", "high", "case"]].notna().all(axis=None)
 
 
 # What the table of the source itself contradicts, as its README says.

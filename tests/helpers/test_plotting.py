@@ -25,6 +25,7 @@ from helpers.plotting.tables import count_rows, show
 from studies.caching_costs.staleness import WATCHED
 from studies.chunk_shape.layouts import Medium, make_accesses
 from studies.hdf5_drivers.drivers import DRIVERS
+from studies.requests_in_flight.workload import POOLS
 
 
 @pytest.fixture
@@ -84,13 +85,17 @@ def test_colours_differ_for_the_colour_blind(kind: palette.Kind, deficiency: str
 
 
 REGISTRIES: dict[palette.Kind, Collection[str]] = {
-    "reader": [*READERS, "raw"],
+    "reader": [*READERS, *POOLS, "raw"],
     "cache": WATCHED,
     "option": OPTIONS,
     "driver": DRIVERS,
     "access": [access.name for access in make_accesses((60, 12, 12))],
     "medium": get_args(Medium),
     "store": read_published("abernathey2020_figure_digitised")["panel"].unique(),
+    "format": [
+        *read_published("green2022_figures_digitised")["format"].unique(),
+        "TileDB Embedded",
+    ],
 }
 
 

@@ -85,13 +85,6 @@ def test_chunks_are_those_that_an_expert_would_sign(
     assert all(n_arrays * layout["n_objects"] <= 100_000 for layout in found["layouts"])
 
 
-def test_fifty_five_variables_fit_a_budget() -> None:
-    """20 TB twice cost some hundred dollars more a month than once."""
-    assert 800 < answer(*FIFTY_FIVE)["usd_month"]["storage"] < 1000
-    kept = answer(*FIFTY_FIVE, "--budget-usd-month", "500")
-    assert kept["action"] == "write" and kept["usd_month_total"] <= 500
-
-
 def test_a_granule_that_must_stay_is_read_by_other_means() -> None:
     """Six of 300 variables: by references or whole in parallel, and many times as fast as s3fs.open."""
     found = answer(*GRANULE, "--keep", "bytes")

@@ -17,7 +17,6 @@ from advisors.decide import dataset
 from advisors.decide.cli import decide, find_answer
 from advisors.decide.dataset import read_dataset
 from advisors.decide.show import write_code
-from helpers.cli import main
 from helpers.errors import UserError
 
 ESCAPE, HUGE = "\x1b[31m", 10**30
@@ -89,12 +88,6 @@ def test_what_cannot_be_asked_is_one_line(asked: str, message: str) -> None:
         CliRunner().invoke(decide, options, catch_exceptions=False)
     text = str(caught.value)
     assert text.isprintable() and "allowed" in text and "PASSWORD" not in text and len(text) < 500
-
-
-def test_a_command_that_has_moved_names_the_other() -> None:
-    """In one line."""
-    with pytest.raises(UserError, match="wire decide --keep one-copy"):
-        CliRunner().invoke(main, ["chunks", "--shape", "10,10"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("options", [

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from advisors.hdf5.descriptions import describe_layout
 from advisors.hdf5.files import Deadline, open_hdf5, open_source
 from advisors.hdf5.inspection import (
     FileLayout,
     LoggedFile,
     Read,
+    describe_layout,
     iterate_listed,
     list_object,
     record_reads,

@@ -132,6 +132,15 @@ def test_what_a_client_starts_later_is_counted(one: Governor) -> None:
     assert 0.05 * took_s < spent.client_s <= _MOST * 0.2 * took_s + late_s
 
 
+def test_no_file_stays_open() -> None:
+    """A record has hundreds of reads, and a client dozens of threads: each is looked at anew."""
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with observed([os.getpid()]):
+            pass
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_nothing_is_slowed_where_nothing_is_asked() -> None:
     """What a client computes is counted all the same, its threads and its children."""
     process = start("spin", 2)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.testbed import Server, Testbed
-from studies.harness import workload
+from studies.harness import findings, workload
 from studies.harness.parameters import Parameters
 from tests.stores import make_location, make_stored
 
@@ -29,6 +30,30 @@ def test_only_what_goes_through_the_proxy_is_traced(server: Server) -> None:
         sums = chunked.open().compute()  # type: ignore[no-untyped-call]
         assert chunked.collect()["n_requests"] == stored.n_chunks
         assert chunked.check(sums) == f"xxh3 of {stored.n_chunks} chunks"
+        for reader in workload.LADDER:
+            whole = workload.WholeRead(stored, testbed, reader, 2)
+            whole.prepare()
+            sums = whole.open().compute()  # type: ignore[no-untyped-call]
+            counted = whole.collect()
+            assert counted["n_requests"] == stored.n_chunks and counted["max_in_flight"] <= 3
+            assert whole.check(sums) == f"xxh3 of {stored.n_chunks} chunks"
+
+
+def test_rungs_are_compared_with_the_lowest_of_their_kind() -> None:
+    """What is charged takes as long at each dilation, and what is free gains with it."""
+    rungs = findings.name_rungs([1.0, 5.0], 2)
+    times = {"1": 2.0, "5": 1.0, "1 charged": 2.1, "5 charged": 2.1}
+    lines = [
+        (block, "s3fs", part, (1 + block) * s) for block in (0, 1) for part, s in times.items()
+    ]
+    rows = pd.DataFrame(lines, columns=["block", "contender", "part", "read_s"]).assign(
+        phase="measured"
+    )
+    found = findings.compare_rungs(rows, rungs).set_index(["dilation", "is_charged"])
+    assert found["over_lowest"].to_dict() == pytest.approx(
+        {(1.0, False): 1.0, (1.0, True): 1.0, (5.0, False): 0.5, (5.0, True): 1.0}
+    )
+    assert found.loc[(5.0, True), "read_s"] == pytest.approx(1.5 * 2.1)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +61,7 @@ def test_only_what_goes_through_the_proxy_is_traced(server: Server) -> None:
     [
         ({"chunk_shapes": [[1, 10, 240, 320]]}, "chunk_shapes: .*; allowed: at least 2"),
         ({"chunk_shapes": [[1, 99, 1, 1]] * 2}, "chunk_shape: .*; allowed: "),
+        ({"ladder": [1.0]}, "processors: 0 with a ladder; allowed: at least 1"),
         ({"store": "s3://mine/x", "profile": "loopback"}, "store: .*; allowed: 'embedded'"),
     ],
 )

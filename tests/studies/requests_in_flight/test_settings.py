@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from s3fs import S3FileSystem
 
 from helpers.benchmark.contender import CheckError
 from helpers.errors import UserError
@@ -147,13 +148,16 @@ def test_a_store_that_refuses_is_read_all_the_same(server: Server) -> None:
         testbed = Testbed(stored.location, stored.location.through(proxy.endpoint_url), proxy)
         counts = []
         plans = [(Setting(2, 8), workload.OBSTORE), (Setting(1, 1), workload.OBSTORE)]
-        for one, client in [*plans, (Setting(1, 8), "zarr-s3fs-one-get")]:
+        for one, client in [*plans, (Setting(1, 8), "zarr-s3fs-one-get-32")]:
             read = TunedRead(one, stored, testbed, client=client)
             read.prepare()
             threads = {"scheduler": "threads", "num_workers": one.n_threads}
             sums = read.open().compute(**threads)
             counts.append(read.collect())
             assert read.check(sums) == f"xxh3 of {sums.size} chunks"
+            if client in workload.POOLS:
+                (opened,) = S3FileSystem._cache.values()
+                assert opened._s3.meta.config.max_pool_connections == workload.POOLS[client]
             with pytest.raises(CheckError, match="1 of"):
                 read.check(np.where(np.arange(sums.size).reshape(sums.shape) == 0, 0, sums))
     assert counts[0]["n_failed_requests"] > 0

@@ -1,0 +1,195 @@
+"""What a page on one of the two studies finds, and their figures with ours in them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from helpers.benchmark import statistics
+from helpers.benchmark.record import read_published
+from helpers.benchmark.statistics import Comparison, Interval
+from helpers.findings import Claim, Found, as_finding, tabulate_finding
+from helpers.plotting.palette import find_style, labels
+from helpers.plotting.tables import trace_of
+from studies.cluster_scaling.findings import take_steps as take_steps
+from studies.cluster_studies.sources import ENTRIES, SOURCES, find_series
+from studies.cluster_studies.tables import ROW_NBYTES as ROW_NBYTES
+from studies.cluster_studies.tables import cut as cut
+
+_NEAR = 0.3  # by which the threads of a published point may differ from ours
+Side = tuple[str, int]
+"""A source and a number of workers."""
+
+
+def find_noise(rows: pd.DataFrame) -> float:
+    """Compute the A/A ratio of the source that is read twice, at the most workers."""
+    last = rows[rows["n_workers"] == rows["n_workers"].max()]
+    is_there = (last["control_of"] != "").any()
+    return statistics.noise_ratio(last, "control", value="s_per_gb") if is_there else math.nan
+
+
+def compare_sides(
+    rows: pd.DataFrame, asked: Mapping[str, tuple[Side, Side]]
+) -> dict[str, Comparison]:
+    """Compare seconds for a gigabyte of one side with those of another, where both were measured.
+
+    Each is paired within blocks, and judged by the noise of the source that is read twice.
+    """
+    noise, rows = find_noise(rows), rows[rows["control_of"] == ""]
+    names = rows["contender"] + " at " + rows["n_workers"].astype(str)
+    found = {}
+    for key, pair in asked.items():
+        over, under = (f"{name} at {n}" for name, n in pair)
+        if over != under and {over, under} <= {*names}:
+            ratio = statistics.paired_ratio(
+                rows.assign(contender=names), over, under, value="s_per_gb"
+            )
+            found[key] = statistics.judge(replace(ratio, noise=noise), noise)
+    return found
+
+
+def tabulate_answers(found: Mapping[str, Comparison]) -> pd.DataFrame:
+    """Tabulate ratios of seconds a gigabyte next to the published ones."""
+    lines = []
+    for one in found.values():
+        sides = [side.split(" at ") for side in one.quantity.rpartition(",")[0].split(" over ")]
+        rates = [_find_published(*side) for side in sides]
+        told = " over ".join(f"{SOURCES[name].label} at {n}" for name, n in sides)
+        lines.append((told, rates[1] / rates[0], one.ratio, one.verdict))
+    table = pd.DataFrame(lines, columns=["quantity", "published", "ratio", "the first is"])
+    ends = {
+        name: [getattr(one, name) for one in table["ratio"]] for name in ("centre", "low", "high")
+    }
+    here = pd.DataFrame(ends, table.index).set_axis(["here", "95 % from", "to"], axis=1)
+    return pd.concat(
+        [table[["quantity", "published"]], here, table["the first is"]], axis=1
+    ).set_index("quantity")
+
+
+def _find_published(name: str, n_workers: str) -> float:
+    """Find the published MB/s of a source, at the threads that lie nearest; NaN where there is none."""
+    one, theirs = SOURCES[name], read_2022()
+    part = theirs[theirs["format"].isin(one.published) & (theirs["nworkers"] == int(n_workers))]
+    if one.is_of_today or len(part):
+        return math.nan if one.is_of_today else float(part["mean_throughput_mb_per_s"].iloc[0])
+    points = read_published("abernathey2020_figure_digitised")
+    points = points[points["panel"].isin(one.published)]
+    medians = points.groupby("ncores")["throughput_mb_per_s"].median()
+    off = {int(str(n)): abs(int(str(n)) / (2 * int(n_workers)) - 1) for n in medians.index}
+    near = min(off, key=off.__getitem__, default=0)
+    return float(medians[near]) if off.get(near, 1) < _NEAR else math.nan
+
+
+def measure_link(rows: pd.DataFrame, name: str) -> Interval:
+    """Compute the share of its link that a source used, in bytes over the wire, at the most workers."""
+    part = rows[(rows["contender"] == name) & (rows["n_workers"] == rows["n_workers"].max())]
+    share = part["stored_nbytes"] / part["array_nbytes"]
+    used = part["wire_nbytes"] / part["read_s"] / 1e6 / (SOURCES[name].link_mb_per_s * share)
+    quantity = f"{name}, bytes over the wire over those of its link"
+    return replace(statistics.median_interval(used), quantity=quantity)
+
+
+def tabulate_links(found: Mapping[str, Found]) -> pd.DataFrame:
+    """Tabulate the shares of links."""
+    lines = {key: tabulate_finding(as_finding(one)) for key, one in found.items()}
+    return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def judge_claims(
+    findings: Mapping[str, Found], bounds: Mapping[str, tuple[str, float, float]]
+) -> dict[str, Claim]:
+    """Say of each claim whether the whole interval of its finding lies within bounds."""
+    known = {key: as_finding(one) for key, one in findings.items()}
+    return {
+        name: Claim(low <= known[key].low and known[key].high <= high, of=key)
+        for name, (key, low, high) in bounds.items()
+        if key in known
+    }
+
+
+def find_size(sizes: Sequence[int], wanted: int) -> int:
+    """Find the size of cluster that was asked for, or the largest."""
+    return wanted if wanted in sizes else max(sizes)
+
+
+def list_panels(rows: pd.DataFrame) -> list[str]:
+    """List the stores of 2020, where anything stands for one of them."""
+    series = {one for name in rows["contender"].unique() for one in find_series(name)}
+    return [*labels("store")] if series & {*labels("store")} else []
+
+
+def find_formats(rows: pd.DataFrame) -> list[str]:
+    """List the sources that stand for a format of 2022."""
+    names = rows["contender"].unique()
+    return [name for name in names if {*find_series(name)} & {*labels("format")}]
+
+
+def read_2022() -> pd.DataFrame:
+    """Read the newest published figure of formats: means and standard errors by workers."""
+    return read_published("green2022_figures_digitised").query("figure == 'speedTest3.png'")
+
+
+_CONNECTED = {"csv": "csv", "csv-parts": "part_csv", "parquet-parts": "part_parquet", "zarr-array": "Zarr Array", "zarr-group": "Zarr Group"}  # fmt: skip
+
+
+def tabulate_connect(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the seconds to open each format, with those of the tables of 2022."""
+    theirs = read_published("green2022_throughput_tables").groupby("format")["connect_time_s"].max()
+    rows = rows[rows["contender"].isin(find_formats(rows))]
+    ours = rows.groupby("contender", sort=False)["open_s"].median()
+    published = [theirs.get(_CONNECTED.get(str(name), ""), math.nan) for name in ours.index]
+    table = pd.DataFrame({"published (s)": published, "here (s)": ours}, ours.index)
+    return table.rename(index={name: one.label for name, one in SOURCES.items()})
+
+
+def tabulate_absent(rows: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate the stores of others that could not be read, each with its reason."""
+    reasons = rows[["contender"]].assign(reason=trace_of(rows).get("absent", ""))
+    kept = reasons[reasons["reason"].fillna("").ne("")]
+    return kept.drop_duplicates().set_index("contender")
+
+
+def _label(name: str) -> str:
+    return SOURCES[name].label if name in SOURCES else name
+
+
+def draw_store(ax: Axes, panel: str, rows: pd.DataFrame, *, most: int = 9) -> None:
+    """Draw a store on logarithmic axes: published points hollow, ours as filled lines."""
+    style = find_style(panel, "store")
+    theirs = read_published("abernathey2020_figure_digitised").query("panel == @panel")
+    hollow: dict[str, Any] = {"markerfacecolor": "none", "color": style.color, "alpha": 0.6}
+    x, y = theirs["ncores"], theirs["throughput_mb_per_s"]
+    ax.plot(x, y, style.marker, markersize=4, label=panel, **hollow)
+    there = {*rows["contender"]}
+    names = [one for one in {**SOURCES, **ENTRIES} if one in there and panel in find_series(one)]
+    for name, dashes in zip(names[:most], ("-", "--", ":", "-."), strict=False):
+        means = (
+            rows[rows["contender"] == name].groupby("concurrency")["throughput_mb_per_s"].median()
+        )
+        line: dict[str, Any] = {"color": style.color, "linestyle": dashes, "markersize": 5}
+        ax.plot(means.index, means, marker=style.marker, label=_label(name), **line)
+    ax.set(xscale="log", yscale="log")
+
+
+def draw_formats(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw means with standard errors against workers: published hollow and thin, ours filled."""
+    theirs = read_2022()
+    for name in labels("format"):
+        style, part = find_style(name, "format"), theirs[theirs["format"] == name]
+        kept: dict[str, Any] = {"color": style.color, "marker": style.marker, "capsize": 2}
+        errors = part["throughput_sem_mb_per_s"]
+        thin: dict[str, Any] = {"markerfacecolor": "none", "linewidth": 0.6, "alpha": 0.6}
+        ax.errorbar(part["nworkers"], part["mean_throughput_mb_per_s"], yerr=errors, **kept | thin)
+        there = {*rows["contender"]}
+        ours = [one for one in SOURCES if one in there and SOURCES[one].published == (name,)]
+        for one, dashes in zip(ours, ("-", "--"), strict=False):
+            held = rows[rows["contender"] == one]
+            by_size = (held["held_nbytes"] / held["read_s"] / 1e6).groupby(held["n_workers"])
+            mean = by_size.mean()
+            line: dict[str, Any] = {"linestyle": dashes, "label": SOURCES[one].label}
+            ax.errorbar(mean.index, mean, yerr=by_size.sem().fillna(0), **kept, **line)

@@ -1,0 +1,89 @@
+"""OPeNDAP: a server of an array in memory, by pydap under gunicorn, and who asks it for chunks.
+
+pydap's handler of arrays is taken, and not that of netCDF files: the latter shortens what only a
+part is asked of, and clients take what follows for values.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+import zarr
+from zarr.storage import ObjectStore
+
+from helpers.arrays.readers import Chunks, Reader
+from helpers.arrays.stores import StoredArray
+from helpers.netem.profiles import Profile
+from helpers.netem.proxy import open_proxy
+from helpers.objectstore.locations import Location, parse_location
+from helpers.objectstore.processes import start_child
+from helpers.objectstore.testbed import Testbed
+from studies.cluster_studies.apart import environment_of
+
+N_PROCESSES = 2
+"""Of the server; each answers one request at a time."""
+
+
+def make_application(url: str, variable: str) -> Any:
+    """Read an array into memory, and make the application that serves it; gunicorn calls this once."""
+    from pydap.handlers.lib import BaseHandler
+    from pydap.model import BaseType, DatasetType
+
+    group = zarr.open_group(ObjectStore(parse_location(url).obstore(), read_only=True), mode="r")
+    stored: Any = group[variable]
+    dataset = DatasetType("array")
+    dataset[variable] = BaseType(
+        variable, np.asarray(stored[...]), dims=stored.metadata.dimension_names
+    )
+    return BaseHandler(dataset)
+
+
+@contextmanager
+def open_service(stored: StoredArray, profile: Profile, *, seed: int) -> Iterator[Testbed]:
+    """Serve an array over an emulated network of its own, in real time, while the context lasts.
+
+    The server computes as much as its clients wait for, and this machine is no faster than one in
+    an archive: with a dilation it would be.
+    """
+    place = stored.at("zarr")
+    application = f"{__name__}:make_application({place.url!r}, {stored.variable!r})"
+    with socket.create_server(("127.0.0.1", 0)) as free:  # a port that nobody uses now
+        port = free.getsockname()[1]
+    address = f"127.0.0.1:{port}"
+    flags = ["--preload", f"--workers={N_PROCESSES}", "--timeout=300", "--log-level=critical"]
+    command = [sys.executable, "-m", "gunicorn", f"--bind={address}", *flags, application]
+    with start_child(command, env=environment_of(place)) as child:
+        child.wait_until(lambda: _answers(port), timeout_s=60)
+        with open_proxy(f"http://{address}", profile=profile, seed=seed) as proxy:
+            pids = (child.supervisor_pid, child.pid, proxy.pid)
+            yield Testbed(place, place.through(proxy.endpoint_url), proxy, pids)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return not probe.connect_ex(("127.0.0.1", port))
+
+
+def serve_layout(stored: StoredArray) -> StoredArray:
+    """Add what is served to the layouts of an array: nothing of it is compressed."""
+    return replace(stored, stored_nbytes={**stored.stored_nbytes, "opendap": stored.nbytes})
+
+
+def _open_opendap(location: Location, chunks: Chunks) -> xr.Dataset:
+    """Open by the netCDF library, xarray's own choice for such an address."""
+    address = f"{location.endpoint_url}/array"
+    return xr.open_dataset(
+        address, engine="netcdf4", mask_and_scale=False, decode_times=False, chunks=chunks
+    )
+
+
+OPENDAP = Reader(
+    "opendap", "opendap", _open_opendap, "OPeNDAP through the netCDF library", is_serial=True
+)

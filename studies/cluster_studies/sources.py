@@ -1,0 +1,276 @@
+"""What two studies read with growing clusters: stores of 2020 and formats of 2022, a line each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import fsspec
+import intake
+import numpy as np
+import xarray as xr
+from dask.delayed import delayed
+from intake.readers import datatypes
+from intake.readers import readers as intake_readers
+
+from helpers.arrays import readers, reads, stores, writers
+from helpers.arrays.readers import READERS
+from helpers.arrays.stores import StoredArray
+from helpers.benchmark.contender import CheckError
+from helpers.netem.profiles import Profile
+from helpers.objectstore.locations import Location
+from studies.cluster_studies import tables
+from studies.cluster_studies.opendap import OPENDAP
+
+Open = Callable[[Location, StoredArray], Any]
+"""From the folder of a layout and its array to an array or a table of Dask."""
+
+_CHUNK_NBYTES_OF_2020 = 194.4e6
+_AS_STORED: dict[str, Any] = {"mask_and_scale": False, "decode_times": False}
+
+
+def _chunks(stored: StoredArray) -> dict[str, int]:
+    return dict(zip(stored.dimensions, stored.chunk_shape, strict=True))
+
+
+def _open_by(reader: readers.Reader) -> Open:
+    """Open as a reader does, and take the array of Dask that xarray holds."""
+
+    def open_array(folder: Location, stored: StoredArray) -> Any:
+        return reader.open(folder, _chunks(stored))[stored.variable].data
+
+    return open_array
+
+
+def _open_file(file: Any, stored: StoredArray, **how: Any) -> Any:
+    """Open netCDF over a file object, or by its address."""
+    how |= {"engine": "h5netcdf", "chunks": _chunks(stored), **_AS_STORED}
+    return xr.open_dataset(file, **how)[stored.variable].data
+
+
+def _open_file_object(folder: Location, stored: StoredArray) -> Any:
+    """Open netCDF over a file object of s3fs with the read-ahead of 2020, to scale."""
+    nbytes = 4 * math.prod(stored.chunk_shape)
+    options = tables.options_of_then(folder, nbytes, _CHUNK_NBYTES_OF_2020)
+    return _open_file(fsspec.filesystem("s3", **options).open(f"{folder.path}/array.nc"), stored)
+
+
+def _open_address(folder: Location, stored: StoredArray) -> Any:
+    """Open netCDF by its address, which xarray reads in blocks that it keeps."""
+    options = folder.fsspec_options()
+    return _open_file(f"{folder.url}/array.nc", stored, storage_options=options)
+
+
+def _open_over_http(folder: Location, stored: StoredArray) -> Any:
+    """Open netCDF over a file object of plain HTTP, whose address holds the signature."""
+    place = {"Bucket": folder.bucket, "Key": f"{folder.prefix}/array.nc"}
+    address = folder.botocore().generate_presigned_url("get_object", Params=place, ExpiresIn=86400)
+    return _open_file(fsspec.filesystem("http").open(address), stored)
+
+
+def _open_by_intake(folder: Location, stored: StoredArray, *, of_then: bool) -> Any:
+    """Open netCDF through an entry of an Intake catalogue, with blocks of a stored chunk."""
+    options = folder.fsspec_options()
+    if of_then:
+        options = tables.options_of_then(folder, 4 * math.prod(stored.chunk_shape))
+    data = datatypes.HDF5(f"{folder.url}/array.nc", storage_options=options)
+    catalog = intake.Catalog()
+    catalog["map"] = intake_readers.XArrayDatasetReader(data, chunks=_chunks(stored), **_AS_STORED)
+    return catalog["map"].read()[stored.variable].data
+
+
+def _open_bare_array(folder: Location, stored: StoredArray) -> Any:
+    """Open a Zarr array alone: no group, no consolidated metadata, no xarray."""
+    options = {**folder.fsspec_options(), "max_concurrency": 1}
+    return da.from_zarr(f"{folder.url}/{stored.variable}", storage_options=options)  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A layout, who reads it, and over which link."""
+
+    name: str
+    label: str  # what a reader would say
+    published: tuple[str, ...]  # the series that it stands next to
+    layout: str
+    open: Open
+    is_of_today: bool = False  # not as it was read then
+    # a link that all workers share, in MB/s of array; 0: that of the region
+    link_mb_per_s: int = 0
+
+    @property
+    def is_table(self) -> bool:
+        """Whether Dask holds rows of it, and not chunks."""
+        return self.layout in TABLES and self.layout != "tiledb"
+
+    @property
+    def network(self) -> str:
+        """Name the network that it is read over."""
+        return "opendap" if self.layout == "opendap" else f"link-{self.link_mb_per_s}"
+
+
+# Layouts that are made here, next to those that all studies share; each with its writer.
+_csv = partial(tables.write_tables, suffix="csv")
+_parquet = partial(tables.write_tables, suffix="parquet")
+TABLES: Mapping[str, Callable[..., list[int]]] = {
+    "csv": partial(_csv, is_whole=True),
+    "csv-parts": partial(_csv, is_whole=False),
+    "parquet": partial(_parquet, is_whole=True),
+    "parquet-parts": partial(_parquet, is_whole=False),
+    "tiledb": tables.write_tiledb,
+}
+
+_OF_2020 = _open_by(READERS["zarr-s3fs-one-get"])
+_TODAY = _open_by(READERS["zarr-s3fs"])
+LINKS = {2000: "Jetstream Zarr", 3500: "Wasabi Zarr", 5500: "OSN Zarr"}
+"""MB/s of array at which the stores outside the region saturated in 2020."""
+
+# fmt: off
+_IN_REGION = (
+    Source("zarr-2020", "Zarr, client of 2020", ("GCS Zarr",), "zarr", _OF_2020),
+    Source("zarr-today", "Zarr, s3fs of today", ("GCS Zarr",), "zarr", _TODAY, is_of_today=True),
+    Source("zarr-obstore", "Zarr, obstore", ("GCS Zarr",), "zarr", _open_by(READERS["zarr-obstore"]), is_of_today=True),
+    Source("netcdf-2020", "netCDF, client of 2020", ("GCS NetCDF",), "netcdf", _open_file_object),
+    Source("netcdf-today", "netCDF, xarray of today", ("GCS NetCDF",), "netcdf", _open_address, is_of_today=True),
+    Source("netcdf-http", "netCDF over HTTP", ("ECCO Data Portal",), "netcdf", _open_over_http),
+    Source("opendap", "OPeNDAP", ("ESGF UCAR OPeNDAP", "NOAA ESRL OPeNDAP"), "opendap", _open_by(OPENDAP)),
+)
+_FORMATS = (
+    Source("csv", "CSV", ("CSV",), "csv", tables.read_csv),
+    Source("csv-parts", "CSV in parts", ("Partitioned CSV",), "csv-parts", tables.read_csv),
+    Source("parquet-parts", "Parquet in parts", ("Partitioned Parquet",), "parquet-parts", tables.read_parquet),
+    Source("netcdf-intake", "netCDF by Intake", ("NetCDF",), "netcdf", partial(_open_by_intake, of_then=True)),
+    Source("netcdf-intake-today", "netCDF by Intake, of today", ("NetCDF",), "netcdf", partial(_open_by_intake, of_then=False), is_of_today=True),
+    Source("zarr-array", "Zarr array", ("Zarr Array",), "zarr", _open_bare_array),
+    Source("zarr-group", "Zarr group", ("Zarr Group",), "zarr", _OF_2020),
+    Source("zarr-group-today", "Zarr group, s3fs of today", ("Zarr Group",), "zarr", _TODAY, is_of_today=True),
+    Source("tiledb", "TileDB", ("TileDB Embedded",), "tiledb", tables.read_tiledb),
+)
+# fmt: on
+_FAR = tuple(
+    replace(
+        one,
+        name=f"{one.name}-{link}",
+        label=f"{one.label}, {link / 1000:g} GB/s",
+        published=(LINKS[link],) if one.layout == "zarr" else one.published,
+        link_mb_per_s=link,
+    )
+    for link in LINKS
+    for one in _IN_REGION
+    if one.layout != "opendap"
+)
+SOURCES: Mapping[str, Source] = {one.name: one for one in (*_IN_REGION, *_FAR, *_FORMATS)}
+"""Every source of the two studies, by name."""
+
+ENTRIES = {
+    "cm26-temperature": "GCS Zarr",
+    "cm26-netcdf": "GCS NetCDF",
+    "wasabi-temperature": "Wasabi Zarr",
+    "jetstream-temperature": "Jetstream Zarr",
+    "osn-precipitation": "OSN Zarr",
+    "ecco-temperature": "ECCO Data Portal",
+    "esgf-opendap": "ESGF UCAR OPeNDAP",
+    "noaa-opendap": "NOAA ESRL OPeNDAP",
+}
+"""The stores of 2020 themselves: entries of the catalogue by the store that each is."""
+
+
+def find_series(name: str) -> tuple[str, ...]:
+    """Find the published series that a source or an entry stands next to."""
+    return SOURCES[name].published if name in SOURCES else (ENTRIES.get(name, ""),)
+
+
+def limit_link(profile: Profile, stored: StoredArray, link_mb_per_s: int) -> Profile:
+    """Make the link of all carry so many MB/s of array: over the wire fewer, as Zarr compresses.
+
+    Nothing else differs from the network in region. 0 leaves it as it is.
+    """
+    if not link_mb_per_s:
+        return profile
+    share = stored.stored_nbytes["zarr"] / stored.nbytes
+    return replace(profile, aggregate_mb_per_s=link_mb_per_s * share)
+
+
+def make_layouts(stored: StoredArray, names: Sequence[str]) -> dict[str, stores.Entry]:
+    """Make the layouts of tables that sources need from the array that is stored, unless they are there."""
+    made: dict[str, stores.Entry] = {}
+    group = READERS["zarr-obstore"].open(stored.at("zarr"), None)
+    for layout in names:
+        is_tiles = layout == "tiledb"
+        shape, block_shape = (stored.shape, stored.chunk_shape) if is_tiles else tables.cut(stored)
+
+        def blocks(shape: Any = shape, block_shape: Any = block_shape) -> Any:
+            for block in writers.iterate_blocks(shape, block_shape):
+                yield block, np.asarray(group[stored.variable][block].to_numpy(), np.float32)
+
+        def write(place: Location, layout: str = layout, shape: Any = shape) -> dict[str, Any]:
+            more = {"chunk_shape": stored.chunk_shape} if layout == "tiledb" else {}
+            return {"sums": TABLES[layout](place / layout, blocks, shape, **more)}
+
+        made_by = [1, layout, [hex(one) for one in stored.checksums.ravel()], stored.shape]
+        made[layout] = stores.prepare(
+            stored.location / "tables", made_by, write, name=layout, under=[f"{layout}/"]
+        )
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead(reads.ArrayRead):
+    """A source read by a cluster into a sink that keeps checksums, or of tables sums of bits."""
+
+    source: Source
+    made: stores.Entry | None  # of a layout that is made here
+
+    def settings(self) -> dict[str, Any]:
+        """Tell what a comparison has to hold equal, or declare."""
+        told = {"codec": self.stored.codec, "layout": self.source.layout}
+        # what Dask holds, by which the study of 2022 counted: of a table all three columns
+        held = self._nbytes() * (tables.ROW_NBYTES // 4 if self.source.is_table else 1)
+        return {**told, "cache_state": reads.CACHE_STATE, "held_nbytes": held}
+
+    def _nbytes(self) -> int:
+        is_cut = self.source.is_table
+        return 4 * math.prod(tables.cut(self.stored)[0] if is_cut else self.stored.shape)
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes of the values, and of what holds them."""
+        known = self.stored.stored_nbytes.get(self.source.layout, 0)
+        return self._nbytes(), known if self.made is None else self.made.nbytes
+
+    def open(self) -> Any:
+        """Open the source and describe its read."""
+        seen = self.stored.seen_from(self.testbed.far)
+        folder = seen.location / "tables" if self.made else seen.location
+        opened = self.source.open(folder / self.source.layout, seen)
+        self.testbed.set_tag("read")
+        if not self.source.is_table:
+            corner = tuple(slice(n) for n in seen.shape)
+            return reads.read_into_sink(opened[corner], seen.chunk_shape)
+        return delayed([delayed(tables.sum_bits)(part) for part in opened.to_delayed()])
+
+    def check(self, result: Any) -> str:
+        """Compare what was read with what was written."""
+        if not self.source.is_table:
+            return reads.check_values(result, self.stored)
+        found = [int(one) for one in np.sum(result, axis=0, dtype=np.uint64)]
+        if self.made is None or found != self.made.facts["sums"]:
+            raise CheckError(f"{self.source.name} reads other rows than were written")
+        return f"sums of bits of {found[0]} rows in {len(result)} partitions"
+
+
+def find_dilation(group: str, per_worker: float) -> float:
+    """Find by how much time is slowed for a size of cluster and a network, so that each worker has its processors.
+
+    What a server of OPeNDAP computes is real, so its clients read in real time; so are stores of others.
+
+    Examples
+    --------
+    >>> find_dilation("8 link-0", 1.0), find_dilation("8 opendap", 1.0)
+    (8.0, 1.0)
+    """
+    n_workers, network = group.split()
+    return max(1.0, int(n_workers) * per_worker) if network.startswith("link-") else 1.0

@@ -1,0 +1,137 @@
+"""A map as a table of places and values, as text and as Parquet; what Dask reads of it; and TileDB."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from helpers.arrays.stores import StoredArray
+from helpers.arrays.writers import DIMENSIONS, Block, Blocks, put_folder
+from helpers.objectstore.locations import Location
+
+ROW_NBYTES = 24
+"""Bytes that Dask holds of a row, as the study of 2022 counted them: three columns of eight."""
+_COLUMNS = ("x", "y", "z")
+_LINE_NBYTES = 22  # of text, and a little more than a row has
+
+
+def cut(stored: StoredArray) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Cut from an array the part that tables hold, a quarter, and its partitions, a quarter of a chunk.
+
+    Text takes so much longer that the whole could not be waited for, and as many partitions as
+    there are chunks keep as many threads busy.
+    """
+    (time, depth, y, x), (*chunk, cy, cx) = stored.shape, stored.chunk_shape
+    return (time, depth, max(1, y // 4), x), (*chunk, max(1, cy // 2), max(1, cx // 2))
+
+
+def tabulate(block: Block, values: NDArray[np.float32], shape: tuple[int, ...]) -> pa.Table:
+    """Make rows of longitude, latitude and value, in the order of the block."""
+    places = [
+        np.round((np.arange(part.start, part.stop) + 0.5) * degrees / n - degrees / 2, 5)
+        for part, n, degrees in zip(block[2:], shape[2:], (180, 360), strict=True)
+    ]
+    y, x = (
+        np.broadcast_to(one, values.shape).ravel() for one in np.meshgrid(*places, indexing="ij")
+    )
+    z = values.ravel() + 0.0  # no zero has a sign, which text would lose
+    return pa.table(dict(zip(_COLUMNS, (x, y, z.astype(float)), strict=True)))
+
+
+def sum_bits(frame: Any) -> NDArray[np.uint64]:
+    """Count the rows of a table, and sum the bits of each column: parts add up, whatever they are."""
+    columns = (np.asarray(frame[name], np.float32).view(np.uint32) for name in _COLUMNS)
+    return np.array([len(frame), *(one.sum(dtype=np.uint64) for one in columns)], np.uint64)
+
+
+def write_tables(
+    location: Location, blocks: Blocks, shape: tuple[int, ...], *, suffix: str, is_whole: bool
+) -> list[int]:
+    """Write a table as text or Parquet, one file or one for each chunk; return its sums of bits."""
+    sums, writer = np.zeros(1 + len(_COLUMNS), np.uint64), None
+    make = pyarrow.csv.CSVWriter if suffix == "csv" else pyarrow.parquet.ParquetWriter
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (block, values) in enumerate(blocks()):
+            table = tabulate(block, values, shape)
+            if writer is None or not is_whole:
+                if writer is not None:
+                    writer.close()
+                writer = make(f"{folder}/part-{number:05d}.{suffix}", table.schema)
+            writer.write_table(table)  # a chunk is a group of rows
+            sums += sum_bits(table)
+        if writer is not None:
+            writer.close()
+        put_folder(Path(folder), location)
+    return [int(one) for one in sums]
+
+
+def options_of_then(folder: Location, nbytes: int, of_then: float = 57e6) -> dict[str, Any]:
+    """Give s3fs the settings of then: one request for a range, and 5 MiB read ahead, to scale.
+
+    To the bytes that a task reads they are as to the 57 MB of a chunk or partition of 2022.
+    """
+    ahead = {"default_block_size": max(4096, int(5 * 2**20 * nbytes / of_then))}
+    return {**folder.fsspec_options(), "max_concurrency": 1, **ahead}
+
+
+def read_csv(folder: Location, stored: StoredArray) -> Any:
+    """Open text, one file or many, in partitions of about as many rows as a file in parts has."""
+    nbytes = _LINE_NBYTES * math.prod(cut(stored)[1])
+    how = {"storage_options": options_of_then(folder, nbytes), "blocksize": nbytes}
+    return dd.read_csv(f"{folder.url}/*.csv", dtype=float, **how)
+
+
+def read_parquet(folder: Location, stored: StoredArray) -> Any:
+    """Open Parquet files, a partition each."""
+    return dd.read_parquet(f"{folder.url}/*.parquet", storage_options=folder.fsspec_options())
+
+
+def write_tiledb(
+    location: Location, blocks: Blocks, shape: tuple[int, ...], *, chunk_shape: tuple[int, ...]
+) -> list[int]:
+    """Write a dense TileDB array in tiles of a chunk; its chunks are checked one by one, by no sum."""
+    import tiledb  # an extra that not everyone has
+
+    values = np.empty(shape, np.float32)
+    for block, part in blocks():
+        values[block] = part
+    extents = zip(DIMENSIONS, shape, chunk_shape, strict=True)
+    domain = [tiledb.Dim(name, domain=(0, n - 1), tile=c, dtype=np.int32) for name, n, c in extents]
+    filters = tiledb.FilterList([tiledb.ByteShuffleFilter(), tiledb.ZstdFilter(level=5)])
+    schema = tiledb.ArraySchema(
+        tiledb.Domain(*domain), [tiledb.Attr("", np.float32, filters=filters)]
+    )
+    with tempfile.TemporaryDirectory() as made:
+        tiledb.Array.create(place := f"{made}/array", schema)
+        with tiledb.open(place, "w") as array:
+            array[:] = values
+        put_folder(Path(made), location)
+    return []
+
+
+def read_tiledb(folder: Location, stored: StoredArray) -> da.Array:
+    """Open a TileDB array through Dask, a tile a block."""
+    endpoint = urlsplit(folder.endpoint_url or "")
+    told = {
+        "vfs.s3.region": folder.region,
+        "vfs.s3.aws_access_key_id": folder.access_key,
+        "vfs.s3.aws_secret_access_key": folder.secret_key,
+        "vfs.s3.aws_session_token": folder.session_token,
+        "vfs.s3.endpoint_override": endpoint.netloc,
+        "vfs.s3.scheme": endpoint.scheme,
+        "vfs.s3.use_virtual_addressing": "false" if endpoint.netloc else "true",
+    }
+    options = {name: value for name, value in told.items() if value}
+    array: da.Array = da.from_tiledb(f"{folder.url}/array", storage_options=options)  # type: ignore[no-untyped-call]
+    return array
