@@ -52,7 +52,7 @@ class Ros3:
                 argv, pass_fds=[made], stderr=subprocess.DEVNULL, **pipes
             )
             os.close(made)
-            atexit.register(self._process.communicate)  # at the end of its input it ends
+            atexit.register(self._process.kill)
             self.versions: dict[str, str] = self._ask()
         except (OSError, UserError) as error:
             raise UserError(
@@ -72,11 +72,12 @@ class Ros3:
 
     def open(self, location: Location, settings: Mapping[str, Any]) -> None:
         """Open a file with these settings, and HDF5's own for all others."""
-        env = {"AWS_ENDPOINT_URL": location.endpoint_url or "", "AWS_EC2_METADATA_DISABLED": "true"}
-        env |= {"HDF5_ROS3_VFD_FORCE_PATH_STYLE": "true"} if location.endpoint_url else {}
-        keys = [location.access_key or "", location.secret_key or ""]
-        where = {"url": location.url, "region": location.region, "keys": keys, "env": env}
-        self._ask(**where, settings=dict(settings))
+        env = {"AWS_EC2_METADATA_DISABLED": "true"}
+        if address := location.endpoint_url:
+            env |= {"AWS_ENDPOINT_URL": address, "HDF5_ROS3_VFD_FORCE_PATH_STYLE": "true"}
+        keys = [location.access_key, location.secret_key, location.session_token]
+        where = {"url": location.url, "region": location.region, "env": env}
+        self._ask(**where, keys=[key or "" for key in keys], settings=dict(settings))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Read a variable whole."""

@@ -41,7 +41,7 @@ def test_ours_is_laid_over_the_baseline_and_compared() -> None:
     assert ours["ros3-none"] == pytest.approx(0.5) and ours["fsspec-none"] == 1
     found = study.find_all(rows)
     assert found["no-cache-original"].value == pytest.approx(2.0)
-    assert found["ros3-none-on-original-requests"].value == 7
+    assert found["requests-ros3"].value == 7
     assert not {key for key in found if key.startswith(("equal", "gain", "paged"))}
     assert {key: one.holds for key, one in study.judge_claims(found).items()} == {
         "same-requests": True
