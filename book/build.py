@@ -40,6 +40,7 @@ from book.pages import (
     tabulate_records,
     walk_toc,
 )
+from book.published import VERDICTS
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError
 from helpers.parameters import Parameters, write_table
@@ -152,6 +153,7 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "faults.md": lambda: _render(pd.read_csv(_FAULTS, dtype=str)),
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
+        "verdicts.csv": lambda: VERDICTS.read_text(encoding="utf-8"),
         "headline.svg": lambda: _COVER.read_text(encoding="utf-8"),
     }
     for name, study in find_studies().items():
