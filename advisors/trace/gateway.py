@@ -137,7 +137,7 @@ class Gateway:
         over = [one for one in self.tunnels if one.end_s or is_last]
         for tunnel in over:
             tunnel.end_s = tunnel.end_s or time.time()
-        self.tunnels = [one for one in self.tunnels if not one.end_s]
+            self.tunnels.remove(tunnel)  # threads append to the list meanwhile
         return Batch(rows, over, time.process_time())
 
     def end(self, row: TracedRequest) -> None:
