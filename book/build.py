@@ -58,6 +58,9 @@ NOT_PAGES = (
     "SECURITY.md",
     "paper.md",
 )
+_PUBLISHED = ROOT / "results" / "published"
+# A figure of a case on another page: that of the results that the book shows.
+_PICTURE = re.compile(r"_generated/figures/([\w-]+/[\w-]+)/([\w-]+)\.svg")
 _WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
 
 
@@ -153,6 +156,8 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
         "headline.svg": lambda: _COVER.read_text(encoding="utf-8"),
+        "verdicts.csv": lambda: (_PUBLISHED / "verdicts.csv").read_text(encoding="utf-8"),
+        "against-real.csv": lambda: (_PUBLISHED / "against-real.csv").read_text(encoding="utf-8"),
     }
     for name, study in find_studies().items():
         table = partial(_render_parameters, find_parameters(name))
@@ -161,6 +166,12 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
     for name in {name for text in texts for name in re.findall(r"_generated/([\w.-]+)", text)}:
         if name in makers:
             (into / "_generated" / name).write_text(makers[name](), encoding="utf-8")
+    executed = {page.name.removeprefix(NOTEBOOKS): page.executed for page in pages}
+    for title, name in {one for text in texts for one in _PICTURE.findall(text)}:
+        path = into / "_generated" / "figures" / title / f"{name}.svg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if title in executed and (figure := _read_figure(executed[title], name)):
+            path.write_text(figure, encoding="utf-8")
 
 
 def _render(table: pd.DataFrame) -> str:
