@@ -40,6 +40,7 @@ from book.pages import (
     tabulate_records,
     walk_toc,
 )
+from book.published import VERDICTS
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError
 from helpers.parameters import Parameters, write_table
@@ -58,7 +59,6 @@ NOT_PAGES = (
     "SECURITY.md",
     "paper.md",
 )
-_PUBLISHED = ROOT / "results" / "published"
 # A figure of a case on another page: that of the results that the book shows.
 _PICTURE = re.compile(r"_generated/figures/([\w-]+/[\w-]+)/([\w-]+)\.svg")
 _WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
@@ -155,9 +155,8 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "faults.md": lambda: _render(pd.read_csv(_FAULTS, dtype=str)),
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
+        "verdicts.csv": lambda: VERDICTS.read_text(encoding="utf-8"),
         "headline.svg": lambda: _COVER.read_text(encoding="utf-8"),
-        "verdicts.csv": lambda: (_PUBLISHED / "verdicts.csv").read_text(encoding="utf-8"),
-        "against-real.csv": lambda: (_PUBLISHED / "against-real.csv").read_text(encoding="utf-8"),
     }
     for name, study in find_studies().items():
         table = partial(_render_parameters, find_parameters(name))

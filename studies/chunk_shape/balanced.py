@@ -295,7 +295,7 @@ def draw_study(axes: Sequence[Axes], biases: pd.DataFrame, rewrites: pd.DataFram
         ax.set(yscale="log", title=title)
         ax.tick_params(axis="x", rotation=60)
         number_axis(ax.yaxis)
-        ax.legend(fontsize="small")
+        ax.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.4), frameon=False)
 
 
 def _spell(names: Iterable[Any]) -> list[str]:
