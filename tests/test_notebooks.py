@@ -105,10 +105,7 @@ def test_versions_that_decide_are_in_the_record(executed: Path) -> None:
     defaults = find_parameters(study_of(executed))().model_dump()
     rows = record.read_records([executed.parent / defaults["record"]])
     named = {name for text in rows["versions"].unique() for name in json.loads(text)}
-    assert (
-        MEASURED.get(executed.stem, set()) | {"python", "numpy", "h5py", "HDF5 of h5py"}
-        <= named
-    )
+    assert MEASURED.get(executed.stem, set()) | {"python", "numpy", "h5py", "HDF5 of h5py"} <= named
 
 
 def test_no_output_shows_a_path_or_a_warning(executed: Path) -> None:
