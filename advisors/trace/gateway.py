@@ -60,7 +60,7 @@ LAST_ROWS_S = 0.25  # for connections that end with the program to be noticed
 TREE_CHECK_S = 1.0  # how often processes that outlive the program are looked for
 HANDSHAKE_TIMEOUT_S = 60.0
 
-_PRODUCT = re.compile(r"(?!Python/|Mozilla/)\b[A-Za-z][A-Za-z_.-]{0,30}/\d[\w.]{0,15}", re.ASCII)
+_PRODUCT = re.compile(r"(?!Python/|Mozilla/)\b[A-Za-z][A-Za-z_.-]{0,30}/v?\d[\w.]{0,15}", re.ASCII)
 _PROXY_FIELD = re.compile(rb"\r\nproxy-[^\r]*(?=\r\n)", re.IGNORECASE)
 _ADDRESS = re.compile(rb"https?://[^/?]*", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}

@@ -24,7 +24,7 @@ from helpers.redaction import redact
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
 FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
 _TIME = {
-    "start": "before the first request", "first bytes": "waiting for first bytes",
+    "start": "before the first request", "connections": "setting up connections", "first bytes": "waiting for first bytes",
     "bodies": "receiving", "client": "the client cannot keep up", "processor": "processor",
     "idle": "idle",
 }  # fmt: skip
