@@ -570,8 +570,7 @@ def for_server(request: Head) -> Head:
     if found is None:
         return request
     fields = _PROXY_FIELD.sub(b"", request.raw[len(b" ".join(request.first)) :])
-    path = target[found.end() :]
-    path = path if path.startswith(b"/") else b"/" + path
+    path = b"/" + target[found.end() :].removeprefix(b"/")
     return replace(request, raw=b" ".join((method, path, version)) + fields)
 
 
