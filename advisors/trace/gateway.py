@@ -137,7 +137,7 @@ class Gateway:
         over = [one for one in self.tunnels if one.end_s or is_last]
         for tunnel in over:
             tunnel.end_s = tunnel.end_s or time.time()
-        self.tunnels = [one for one in self.tunnels if not one.end_s]
+            self.tunnels.remove(tunnel)  # threads append to the list meanwhile
         return Batch(rows, over, time.process_time())
 
     def end(self, row: TracedRequest) -> None:
@@ -570,8 +570,7 @@ def for_server(request: Head) -> Head:
     if found is None:
         return request
     fields = _PROXY_FIELD.sub(b"", request.raw[len(b" ".join(request.first)) :])
-    path = target[found.end() :]
-    path = path if path.startswith(b"/") else b"/" + path
+    path = b"/" + target[found.end() :].removeprefix(b"/")
     return replace(request, raw=b" ".join((method, path, version)) + fields)
 
 
