@@ -31,6 +31,7 @@ _JOINED_NBYTES = 8 * 2**20
 _GAP_NBYTES = 64 * 1024
 _LARGE_NBYTES = 16 * 10**6  # of a body that is worth several streams
 _LEAST_S = 0.1  # that a change saves
+_LEAST_BUSY_S = 0.5  # of processors, which any client needs for a while
 _WASTED = 1.3  # times the bytes that were needed
 _BUSY = 0.5  # share of the time from which on processors, or the link, are the cause
 _FAR_S = 0.02  # a round trip within a region takes a tenth of it
@@ -313,7 +314,7 @@ def _processor(scene: Scene) -> Cause | None:
     asking_s = scene.run.wall_s - time["start"]
     busy_s = time["processor"] + time["client"]
     # idle seconds may be those in which others had the processors
-    if busy_s < max(_LEAST_S, _BUSY * (asking_s - time["idle"]), _BUSY / 2 * asking_s):
+    if busy_s < max(_LEAST_BUSY_S, _BUSY * (asking_s - time["idle"]), _BUSY / 2 * asking_s):
         return None
     told = f"{busy_s:.1f} of {asking_s:.1f} s from the first request on the program computes, and the network waits for it"
     return Cause((), told, saved_s=busy_s)
@@ -413,7 +414,13 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
             see=known["see"],
         )
         found.append((rank, one))
-    return [one for _, one in sorted(found, key=lambda pair: (pair[0], -pair[1].gain))]
+
+    def rank_of(pair: tuple[int, Finding]) -> tuple[int, float]:
+        # what can gain so much at most is taken to gain half of that
+        rank, one = pair
+        return rank, -((one.gain - 1) / 2 if one.is_bound else one.gain - 1)
+
+    return [one for _, one in sorted(found, key=rank_of)]
 
 
 def wall_on(run: Run, trace: Trace, base_s: float) -> float:

@@ -509,7 +509,7 @@ class Connection:
         )
         agent = _PRODUCT.search(request.fields.get(b"user-agent", b"").decode("latin-1"))
         row.user_agent = agent[0] if agent else ""
-        row.handshake_s = self._handshake_s if is_first else 0.0
+        row.handshake_s = max(self._handshake_s, link.profile.setup_s) if is_first else 0.0
         return row
 
 
@@ -570,8 +570,7 @@ def for_server(request: Head) -> Head:
     if found is None:
         return request
     fields = _PROXY_FIELD.sub(b"", request.raw[len(b" ".join(request.first)) :])
-    path = target[found.end() :]
-    path = path if path.startswith(b"/") else b"/" + path
+    path = b"/" + target[found.end() :].removeprefix(b"/")
     return replace(request, raw=b" ".join((method, path, version)) + fields)
 
 
