@@ -40,6 +40,7 @@ from book.pages import (
     tabulate_records,
     walk_toc,
 )
+from book.published import VERDICTS
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError
 from helpers.parameters import Parameters, write_table
@@ -58,6 +59,8 @@ NOT_PAGES = (
     "SECURITY.md",
     "paper.md",
 )
+# A figure of a case on another page: that of the results that the book shows.
+_PICTURE = re.compile(r"_generated/figures/([\w-]+/[\w-]+)/([\w-]+)\.svg")
 _WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
 
 
@@ -152,6 +155,7 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "faults.md": lambda: _render(pd.read_csv(_FAULTS, dtype=str)),
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
+        "verdicts.csv": lambda: VERDICTS.read_text(encoding="utf-8"),
         "headline.svg": lambda: _COVER.read_text(encoding="utf-8"),
     }
     for name, study in find_studies().items():
@@ -161,6 +165,12 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
     for name in {name for text in texts for name in re.findall(r"_generated/([\w.-]+)", text)}:
         if name in makers:
             (into / "_generated" / name).write_text(makers[name](), encoding="utf-8")
+    executed = {page.name.removeprefix(NOTEBOOKS): page.executed for page in pages}
+    for title, name in {one for text in texts for one in _PICTURE.findall(text)}:
+        path = into / "_generated" / "figures" / title / f"{name}.svg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if title in executed and (figure := _read_figure(executed[title], name)):
+            path.write_text(figure, encoding="utf-8")
 
 
 def _render(table: pd.DataFrame) -> str:

@@ -136,7 +136,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
 def render_page(page: Page) -> dict[str, Any]:
     """Make the page of a case, in the order of its notebook: its question, whose results, code folded."""
     notebook = read_notebook(page.executed)
-    cells = notebook["cells"]
+    cells = notebook["cells"] = [one for one in notebook["cells"] if is_of_case(one, page.case)]
     _suffix_labels(cells, f"{page.notebook}-{page.case}")
     first = cells[0]
     title, _, rest = first["source"].partition("\n")
@@ -149,6 +149,12 @@ def render_page(page: Page) -> dict[str, Any]:
     first["source"] = "\n\n".join(part.strip() for part in parts if part) + "\n"
     fold(cells)
     return notebook
+
+
+def is_of_case(cell: dict[str, Any], case: str) -> bool:
+    """Tell whether a cell is on the page of a case: its tags may say of which alone."""
+    only = [tag for tag in cell["metadata"].get("tags", ()) if tag.startswith("only-")]
+    return not only or f"only-{case}" in only
 
 
 def _render_noise(page: Page) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -80,19 +80,21 @@ def span_of(row: TracedRequest) -> tuple[int, int]:
     return start, start + row.nbytes
 
 
-def union_nbytes(spans: Iterable[tuple[int, int]]) -> int:
-    """Count the bytes in any of several spans.
+def fresh_nbytes(spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Count the bytes of each span that lie in none before it.
 
     Examples
     --------
-    >>> union_nbytes([(0, 10), (5, 15), (20, 30)])
-    25
+    >>> fresh_nbytes([(0, 10), (20, 30), (5, 25), (0, 30)])
+    [10, 10, 10, 0]
     """
-    total, reached = 0, None
-    for start, end in sorted(spans):
-        total += max(0, end - (start if reached is None else max(start, reached)))
-        reached = end if reached is None else max(reached, end)
-    return total
+    starts, ends, found = list[int](), list[int](), list[int]()  # disjoint and in order
+    for start, end in spans:
+        i, j = bisect_left(ends, start), bisect_right(starts, end)
+        known = sum(min(ends[k], end) - max(starts[k], start) for k in range(i, j))
+        found.append(end - start - known)
+        starts[i:j], ends[i:j] = [min([start, *starts[i:j]])], [max([end, *ends[i:j]])]
+    return found
 
 
 def unique_nbytes(rows: Iterable[TracedRequest]) -> int:
@@ -100,7 +102,7 @@ def unique_nbytes(rows: Iterable[TracedRequest]) -> int:
     by_key = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
     for row in rows:
         by_key[row.host, row.key].append(span_of(row))
-    return sum(map(union_nbytes, by_key.values()))
+    return sum(sum(fresh_nbytes(spans)) for spans in by_key.values())
 
 
 def intervals(

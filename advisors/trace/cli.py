@@ -206,7 +206,8 @@ def claim(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         others = [one.name for one in out.iterdir() if not one.name.startswith("trace.")]
-        (out / "trace.csv.partial").write_text("")
+        if not others:
+            (out / "trace.csv.partial").write_text("")
     except OSError as error:
         raise UserError(f"--out {tell_refusal(error)}") from error
     if others:

@@ -31,6 +31,8 @@ _JOINED_NBYTES = 8 * 2**20
 _GAP_NBYTES = 64 * 1024
 _LARGE_NBYTES = 16 * 10**6  # of a body that is worth several streams
 _LEAST_S = 0.1  # that a change saves
+_LEAST_BUSY_S = 0.5  # of processors, which any client needs for a while
+_WASTED = 1.3  # times the bytes that were needed
 _BUSY = 0.5  # share of the time from which on processors, or the link, are the cause
 _FAR_S = 0.02  # a round trip within a region takes a tenth of it
 _FEW_IN_FLIGHT, _MORE_IN_FLIGHT = 16, 64
@@ -41,11 +43,10 @@ _HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
 class Cause:
     """What was found in a trace, before its gain is known."""
 
-    count: int  # requests that it concerns
+    rows: Sequence[int]  # places of the requests that it concerns, which tell the client too
     evidence: str
     edit: Edit | None = None  # what would be asked for without it
     saved_s: float = 0.0  # seconds that it takes, where no edit of requests mends it
-    rows: tuple[int, ...] = ()  # one or more of those requests, which tell the client
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def _failed(scene: Scene) -> Cause | None:
     names = {scene.rows[i].key for i in failed}
     status = scene.rows[failed[0]].status or "no answer"
     told = f"{len(names)} chunks were answered {status} and never came, and the program ended well: their values are fill values"
-    return Cause(len(failed), told, rows=(*failed,))
+    return Cause(failed, told)
 
 
 def _looks(scene: Scene) -> Cause | None:
@@ -124,10 +125,8 @@ def _looks(scene: Scene) -> Cause | None:
             if row.method == "HEAD" and row.status < 300 and following.method == "GET":
                 dropped.append(i)
     n_get = len(scene.places(lambda row: row.method == "GET"))
-    if len(dropped) < _FEW:
-        return None
     told = f"{len(dropped)} of {n_get} objects that were read had been asked for their size first"
-    return Cause(len(dropped), told, scene.drop(dropped), rows=(*dropped,))
+    return Cause(dropped, told, scene.drop(dropped))
 
 
 def _repeats(scene: Scene) -> Cause | None:
@@ -141,10 +140,8 @@ def _repeats(scene: Scene) -> Cause | None:
         again += [i] * (asked in seen)
         seen.add(asked)
     nbytes = sum(scene.rows[i].nbytes for i in again)
-    if len(again) < _FEW:
-        return None
     told = f"{len(again)} requests brought {write_bytes(nbytes)} that had come before"
-    return Cause(len(again), told, scene.drop(again), rows=(*again,))
+    return Cause(again, told, scene.drop(again))
 
 
 def _overlaps(scene: Scene) -> Cause | None:
@@ -153,54 +150,44 @@ def _overlaps(scene: Scene) -> Cause | None:
     for group in scene.by_object(
         scene.places(lambda row: kind_of(row) == "range" and row.status < 300)
     ):
-        spans, asked = list[tuple[int, int]](), set[tuple[int, int]]()
-        for i in group:
-            span = span_of(scene.rows[i])
-            known = analysis.union_nbytes(spans)
-            spans.append(span)
-            fresh[i] = analysis.union_nbytes(spans) - known
-            if fresh[i] < scene.rows[i].nbytes and span not in asked:
-                part.append(i)
-            asked.add(span)
-    moved = sum(scene.rows[i].nbytes for i in fresh)
-    unique = sum(fresh.values())
-    if not part or moved < 1.3 * unique:
+        spans = [span_of(scene.rows[i]) for i in group]
+        fresh |= zip(group, analysis.fresh_nbytes(spans), strict=True)
+        part += [
+            i
+            for n, i in enumerate(group)
+            if spans[n] not in spans[:n] and fresh[i] < scene.rows[i].nbytes
+        ]
+    moved, unique = sum(scene.rows[i].nbytes for i in fresh), sum(fresh.values())
+    if not part or moved < _WASTED * unique:
         return None
-    asked_for = [
-        replace(one, nbytes=fresh.get(one.rows[0], one.nbytes))
-        for one in keep(scene.rows)
-        if fresh.get(one.rows[0], 1)
-    ]
+    asked = [replace(one, nbytes=fresh.get(one.rows[0], one.nbytes)) for one in keep(scene.rows)]
     told = f"{write_bytes(moved)} came for {write_bytes(unique)} of the files: a read-ahead is thrown away at each jump"
-    return Cause(len(part), told, Edit(asked_for), rows=(*part,))
+    return Cause(part, told, Edit([one for one in asked if fresh.get(one.rows[0], 1)]))
 
 
 def _neighbours(scene: Scene) -> Cause | None:
     """Ranges that touch, asked for one after the other."""
-    joined, n_touching, n_all, places = list[list[int]](), 0, 0, list[int]()
-    for group in scene.by_object(
-        scene.places(lambda row: kind_of(row) in ("range", "chunk") and row.range_start is not None)
-    ):
+    joined, touching, n_all = list[list[int]](), list[int](), 0
+    ranges = scene.places(
+        lambda row: kind_of(row) in ("range", "chunk") and row.range_start is not None
+    )
+    for group in scene.by_object(ranges):
         n_all += len(group) - 1
-        runs = [[group[0]]]
+        joined.append([group[0]])
         for i, j in itertools.pairwise(group):
-            before, row = scene.rows[i], scene.rows[j]
-            gap = span_of(row)[0] - span_of(before)[1]
-            touches = 0 <= gap <= _GAP_NBYTES and row.start_s >= before.end_s
-            n_touching += touches
-            nbytes = span_of(row)[1] - span_of(scene.rows[runs[-1][0]])[0]
-            if touches and nbytes <= _JOINED_NBYTES:
-                runs[-1].append(j)
-            else:
-                runs.append([j])
-        joined += [one for one in runs if len(one) > 1]
-        places += [i for one in runs if len(one) > 1 for i in one]
-    asked = keep(scene.rows, places)
+            (_, before), (start, end) = span_of(scene.rows[i]), span_of(scene.rows[j])
+            if 0 <= start - before <= _GAP_NBYTES and scene.rows[j].start_s >= scene.rows[i].end_s:
+                touching.append(j)
+                if end - span_of(scene.rows[joined[-1][0]])[0] <= _JOINED_NBYTES:
+                    joined[-1].append(j)
+                    continue
+            joined.append([j])
+    asked = keep(scene.rows, ranges)
     for one in joined:
-        nbytes = span_of(scene.rows[one[-1]])[1] - span_of(scene.rows[one[0]])[0]
-        asked.append(Asked((*one,), nbytes))
-    told = f"{n_touching} of {n_all} neighbours touch; joined they are {len(asked)} requests instead of {len(scene.rows)}"
-    return Cause(n_touching, told, Edit(asked), rows=(*places,))
+        first, last = scene.rows[one[0]], scene.rows[one[-1]]
+        asked.append(Asked((*one,), span_of(last)[1] - span_of(first)[0]))
+    told = f"{len(touching)} of {n_all} neighbours touch; joined they are {len(asked)} requests instead of {len(scene.rows)}"
+    return Cause(touching, told, Edit(asked))
 
 
 def _metadata(scene: Scene) -> Cause | None:
@@ -210,26 +197,24 @@ def _metadata(scene: Scene) -> Cause | None:
     if len(found) <= 3:
         return None
     told = f"{len(asked)} requests for metadata in {len(found)} places, which could be in one"
-    return Cause(len(asked), told, scene.drop(asked[1:]), rows=(*asked,))
+    return Cause(asked, told, scene.drop(asked[1:]))
 
 
 def _probes(scene: Scene) -> Cause | None:
     """Look-ups of what is not there."""
     missing = scene.places(lambda row: row.status == 404)
     names = Counter(scene.rows[i].key.rpartition("/")[2] for i in missing)
-    if len(missing) < _FEW:
+    if not missing:
         return None
     told = f"{len(missing)} of {len(scene.rows)} requests were answered 404, such as for {names.most_common(1)[0][0]}"
-    return Cause(len(missing), told, scene.drop(missing), rows=(*missing,))
+    return Cause(missing, told, scene.drop(missing))
 
 
 def _listings(scene: Scene) -> Cause | None:
     """List before each read."""
     listed = scene.places(lambda row: kind_of(row) == "listing")
-    if len(listed) < _FEW:
-        return None
     told = f"{len(listed)} listings for {len(scene.places(is_data))} reads"
-    return Cause(len(listed), told, scene.drop(listed[1:]), rows=(*listed[1:],))
+    return Cause(listed, told, scene.drop(listed[1:]))
 
 
 def _credentials(scene: Scene) -> Cause | None:
@@ -242,16 +227,16 @@ def _credentials(scene: Scene) -> Cause | None:
     took = f" in {seconds:.1f} s" if asked else "; what they took counts as idle"
     told = f"{len(asked) + len(past)} connections to a metadata service{took}"
     saved_s = 0.0 if asked else scene.time["idle"]
-    return Cause(_FEW, told, scene.drop(asked) if asked else None, saved_s, (*asked,))
+    return Cause(asked, told, scene.drop(asked) if asked else None, saved_s)
 
 
 def _throttled(scene: Scene) -> Cause | None:
     """Refusals for now, after which a client asks again."""
     refused = scene.places(lambda row: row.status in RETRIED)
-    if len(refused) < _FEW:
+    if not refused:
         return None
     told = f"{len(refused)} of {len(scene.rows)} requests were answered {scene.rows[refused[0]].status}: slow down, and then asked again"
-    return Cause(len(refused), told, scene.drop(refused), rows=(*refused,))
+    return Cause(refused, told, scene.drop(refused))
 
 
 def _connections(scene: Scene) -> Cause | None:
@@ -261,7 +246,7 @@ def _connections(scene: Scene) -> Cause | None:
         return None
     each_s = median(scene.rows[i].handshake_s for i in new)
     told = f"{len(new)} connections for {len(scene.rows)} requests, each set up in {1000 * each_s:.0f} ms"
-    return Cause(len(new), told, Edit(keep(scene.rows), is_connected=True), rows=(*new,))
+    return Cause(new, told, Edit(keep(scene.rows), is_connected=True))
 
 
 def _far(scene: Scene) -> Cause | None:
@@ -273,7 +258,7 @@ def _far(scene: Scene) -> Cause | None:
         return None
     told = f"a round trip takes {1000 * round_trip_s:.0f} of the {1000 * scene.network.first_byte_median_s:.0f} ms to the first byte: the store is far away"
     edit = Edit(keep(scene.rows), less_s=round_trip_s, is_connected=True)
-    return Cause(len(scene.rows), told, edit)
+    return Cause(range(len(scene.rows)), told, edit)
 
 
 def _data(scene: Scene) -> tuple[list[int], int]:
@@ -290,7 +275,7 @@ def _in_turn(scene: Scene) -> Cause | None:
         return None
     free = frozenset(scene.places(lambda row: is_data(row) or row.method == "HEAD"))
     told = f"{len(objects)} objects were read one after the other, {write_bytes(median(scene.rows[i].nbytes for i in places))} each"
-    return Cause(len(places), told, Edit(keep(scene.rows), free), rows=(*places,))
+    return Cause(places, told, Edit(keep(scene.rows), free))
 
 
 def _few(scene: Scene) -> Cause | None:
@@ -310,7 +295,7 @@ def _few(scene: Scene) -> Cause | None:
     told = f"{len(places)} requests for data, never more than {n_in_flight} in flight, {mean:.1f} in the mean"
     free = frozenset(scene.places(lambda row: is_data(row) or row.method == "HEAD"))
     edit = Edit(keep(scene.rows), free, _MORE_IN_FLIGHT)
-    return Cause(len(places), told, edit, rows=(*places,))
+    return Cause(places, told, edit)
 
 
 def _one_stream(scene: Scene) -> Cause | None:
@@ -319,10 +304,8 @@ def _one_stream(scene: Scene) -> Cause | None:
     if not large or analysis.most_in_flight([scene.rows[i] for i in large]) > 1:
         return None
     nbytes = sum(scene.rows[i].nbytes for i in large)
-    told = f"{write_bytes(nbytes)} came in {len(large)} bodies, one stream at a time of {scene.network.stream_nbytes_per_s / 1e6:.0f} MB/s"
-    return Cause(
-        _FEW + len(large), told, Edit(split(scene.rows, large, _JOINED_NBYTES)), rows=(*large,)
-    )
+    told = f"{write_bytes(nbytes)} came one stream at a time, of {scene.network.stream_nbytes_per_s / 1e6:.0f} MB/s"
+    return Cause(large, told, Edit(split(scene.rows, large, _JOINED_NBYTES)))
 
 
 def _processor(scene: Scene) -> Cause | None:
@@ -331,22 +314,22 @@ def _processor(scene: Scene) -> Cause | None:
     asking_s = scene.run.wall_s - time["start"]
     busy_s = time["processor"] + time["client"]
     # idle seconds may be those in which others had the processors
-    if busy_s < max(_LEAST_S, _BUSY * (asking_s - time["idle"]), _BUSY / 2 * asking_s):
+    if busy_s < max(_LEAST_BUSY_S, _BUSY * (asking_s - time["idle"]), _BUSY / 2 * asking_s):
         return None
     told = f"{busy_s:.1f} of {asking_s:.1f} s from the first request on the program computes, and the network waits for it"
-    return Cause(_FEW, told, saved_s=busy_s)
+    return Cause((), told, saved_s=busy_s)
 
 
 def _link(scene: Scene) -> Cause | None:
     """Bodies that flow all the time over a link that carries no more."""
-    time, network = scene.time, scene.network
+    time = scene.time
     asking_s = scene.run.wall_s - time["start"]
     _, n_in_flight = _data(scene)
     if time["bodies"] < _BUSY * asking_s or n_in_flight < 2:
         return None
     rate = sum(row.nbytes for row in scene.rows) / time["bodies"] / 1e6
     told = f"bodies flow in {time['bodies']:.1f} of {asking_s:.1f} s, {rate:.0f} MB/s in all: no request is in the way of another"
-    return Cause(_FEW, told, saved_s=time["bodies"]) if network else None
+    return Cause((), told, saved_s=time["bodies"])
 
 
 _FINDERS: dict[str, Callable[[Scene], Cause | None]] = {
@@ -405,7 +388,7 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
     found = list[tuple[int, Finding]]()
     for name, finder in _FINDERS.items():
         cause, known = finder(scene), _known()[name]
-        if cause is None:
+        if cause is None or len(cause.rows) < known.get("least", _FEW):
             continue
         saved_s = cause.saved_s
         if cause.edit is not None and base_s:
@@ -421,7 +404,7 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
         one = Finding(
             name=name,
             title=known["title"],
-            count=cause.count,
+            count=len(cause.rows),
             evidence=cause.evidence,
             line=told["do"],
             gain=wall_s / after_s if rank else 0.0,
@@ -431,7 +414,13 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
             see=known["see"],
         )
         found.append((rank, one))
-    return [one for _, one in sorted(found, key=lambda pair: (pair[0], -pair[1].gain))]
+
+    def rank_of(pair: tuple[int, Finding]) -> tuple[int, float]:
+        # what can gain so much at most is taken to gain half of that
+        rank, one = pair
+        return rank, -((one.gain - 1) / 2 if one.is_bound else one.gain - 1)
+
+    return [one for _, one in sorted(found, key=rank_of)]
 
 
 def wall_on(run: Run, trace: Trace, base_s: float) -> float:

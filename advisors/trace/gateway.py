@@ -60,7 +60,7 @@ LAST_ROWS_S = 0.25  # for connections that end with the program to be noticed
 TREE_CHECK_S = 1.0  # how often processes that outlive the program are looked for
 HANDSHAKE_TIMEOUT_S = 60.0
 
-_PRODUCT = re.compile(r"(?!Python/|Mozilla/)\b[A-Za-z][A-Za-z_.-]{0,30}/\d[\w.]{0,15}", re.ASCII)
+_PRODUCT = re.compile(r"(?!Python/|Mozilla/)\b[A-Za-z][A-Za-z_.-]{0,30}/v?\d[\w.]{0,15}", re.ASCII)
 _PROXY_FIELD = re.compile(rb"\r\nproxy-[^\r]*(?=\r\n)", re.IGNORECASE)
 _ADDRESS = re.compile(rb"https?://[^/?]*", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
@@ -137,7 +137,7 @@ class Gateway:
         over = [one for one in self.tunnels if one.end_s or is_last]
         for tunnel in over:
             tunnel.end_s = tunnel.end_s or time.time()
-        self.tunnels = [one for one in self.tunnels if not one.end_s]
+            self.tunnels.remove(tunnel)  # threads append to the list meanwhile
         return Batch(rows, over, time.process_time())
 
     def end(self, row: TracedRequest) -> None:
@@ -509,7 +509,7 @@ class Connection:
         )
         agent = _PRODUCT.search(request.fields.get(b"user-agent", b"").decode("latin-1"))
         row.user_agent = agent[0] if agent else ""
-        row.handshake_s = self._handshake_s if is_first else 0.0
+        row.handshake_s = max(self._handshake_s, link.profile.setup_s) if is_first else 0.0
         return row
 
 
@@ -570,8 +570,7 @@ def for_server(request: Head) -> Head:
     if found is None:
         return request
     fields = _PROXY_FIELD.sub(b"", request.raw[len(b" ".join(request.first)) :])
-    path = target[found.end() :]
-    path = path if path.startswith(b"/") else b"/" + path
+    path = b"/" + target[found.end() :].removeprefix(b"/")
     return replace(request, raw=b" ".join((method, path, version)) + fields)
 
 

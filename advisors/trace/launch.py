@@ -139,11 +139,14 @@ def _reaped_s() -> float:
 
 def _copy(output: IO[bytes] | None, digest: hashlib._Hash | None, is_silent: bool) -> None:
     """Hand on what the program prints, and digest it."""
-    while output is not None and digest is not None and (data := os.read(output.fileno(), 1 << 16)):
-        digest.update(data)
-        if not is_silent:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+    if output is None or digest is None:
+        return
+    with output:
+        while data := os.read(output.fileno(), 1 << 16):
+            digest.update(data)
+            if not is_silent:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
 
 
 @contextmanager
@@ -206,7 +209,10 @@ class _Guard:
         except OSError as error:
             refusal = tell_refusal(error)
         if refusal:
+            self._pipe.close()
             self._listener.close()
+            with suppress(AttributeError, subprocess.TimeoutExpired):  # there may be none
+                self._process.wait(STOP_TIMEOUT_S)
             shutil.rmtree(self._settings.folder, ignore_errors=True)
             raise UserError(refusal)
 
@@ -228,7 +234,10 @@ class _Guard:
                     f"the gateway ended after {after_s:.1f} s (exit code {code}):"
                     " what is encrypted was passed on unread from then on"
                 )
-                self._start(replace(self._settings, is_reading=False))
+                try:
+                    self._start(replace(self._settings, is_reading=False))
+                except UserError as error:
+                    return self.remarks.append(str(error))
 
     def finish(self) -> None:
         """Take the last rows; a gateway stays for as long as processes that the program left."""

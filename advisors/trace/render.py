@@ -24,7 +24,7 @@ from helpers.redaction import redact
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
 FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
 _TIME = {
-    "start": "before the first request", "first bytes": "waiting for first bytes",
+    "start": "before the first request", "connections": "setting up connections", "first bytes": "waiting for first bytes",
     "bodies": "receiving", "client": "the client cannot keep up", "processor": "processor",
     "idle": "idle",
 }  # fmt: skip
@@ -71,7 +71,7 @@ def _count(report: Report) -> Iterator[str]:
     yield f"  asked: {', '.join(f'{n:,} {kind}' for kind, n in report.kinds.items())}"
     median_s, p95_s = report.first_byte_s
     stream = f", {report.stream_mb_per_s:.0f} MB/s a stream" if report.stream_mb_per_s else ""
-    yield f"  network: first byte {1000 * median_s:.0f} ms, one in twenty {1000 * p95_s:.0f}{stream}"
+    yield f"  network: first byte {1000 * median_s:.0f} ms, 95th percentile {1000 * p95_s:.0f}{stream}"
     if report.on:
         yield f"  on {report.on}: {_seconds(report.predicted_s)}, predicted"
 

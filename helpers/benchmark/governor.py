@@ -18,7 +18,6 @@ import os
 import resource
 import select
 import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -30,8 +29,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import helpers
 from helpers.errors import UserError
+from helpers.objectstore.processes import start_python
 
 TICK_S = 0.002
 """How often a machine that runs is looked at: a stop and its end cost each thread some microseconds."""
@@ -39,6 +38,7 @@ TICK_S = 0.002
 CREDIT_S = 0.0002
 """What a client that waited may compute ahead, in real seconds of waiting."""
 
+_STOP_S = 8e-6  # that a thread computes when it is stopped, and as much when it goes on (measured)
 _LOST_S, _OWED_S = 0.01, 0.1  # most that is remembered of a wait, and that this machine owes
 
 _THREADS_S, _PROCESSES_S, _OWNER_S = 0.05, 0.5, 1.0  # how often each are looked for
@@ -72,7 +72,7 @@ class Account:
     Of 3 ms one pays for what was computed, and one was spent in the queue:
 
     >>> account = Account()
-    >>> account.charge(0.001, 0.003, 0.0, delayed_s=0.001)
+    >>> account.charge(0.001, 0.003, 0.0, 0.001)
     >>> round(account.debt_s, 6)
     -0.001
     """
@@ -80,9 +80,7 @@ class Account:
     debt_s: float = 0.0
     _lost_s: float = 0.0
 
-    def charge(
-        self, charged_s: float, passed_s: float, credit_s: float, *, delayed_s: float
-    ) -> None:
+    def charge(self, charged_s: float, passed_s: float, credit_s: float, delayed_s: float) -> None:
         """Charge for what was computed while so much passed, the client ready for some of it."""
         due_s = self.debt_s + charged_s - passed_s
         least_s = min(self.debt_s, -credit_s)
@@ -107,7 +105,7 @@ class _Thread:
         used, delayed, _ = os.pread(self._file, 64, 0).split()
         return 1e-9 * int(used), 1e-9 * int(delayed)
 
-    def look(self, passed_s: float, *, is_idle: bool, dilation: float, credit_s: float) -> float:
+    def look(self, passed_s: float, is_idle: bool, dilation: float, credit_s: float) -> float:
         """Charge what was computed since the last look, of which the kernel may tell later; return what it was delayed."""
         before_s, self._seen_s = self._seen_s, self._read_s()
         more_s, delayed_s = (now - then for now, then in zip(self._seen_s, before_s, strict=True))
@@ -115,9 +113,7 @@ class _Thread:
         self._passed_s += passed_s
         self._delayed_s += delayed_s
         if more_s or is_idle:  # else it may be computing: what it waits now is not known yet
-            self.account.charge(
-                more_s * dilation, self._passed_s, credit_s, delayed_s=self._delayed_s
-            )
+            self.account.charge(more_s * dilation, self._passed_s, credit_s, self._delayed_s)
             self._passed_s = self._delayed_s = 0.0
         return delayed_s
 
@@ -155,12 +151,15 @@ class _Process:
         is_idle, debt_s, delayed_s = not more_s, -inf, 0.0
         for thread in self._threads.values():
             with suppress(OSError):  # it has ended
-                delayed_s += thread.look(
-                    passed_s, is_idle=is_idle, dilation=dilation, credit_s=credit_s
-                )
+                delayed_s += thread.look(passed_s, is_idle, dilation, credit_s)
                 debt_s = max(debt_s, thread.account.debt_s)
                 self.busiest_s = max(self.busiest_s, thread.used_s)
         return more_s, delayed_s, debt_s
+
+    @property
+    def n_threads(self) -> int:
+        """Count its threads."""
+        return len(self._threads)
 
     def close(self) -> None:
         """Close the files of its threads."""
@@ -193,7 +192,7 @@ class Machine:
         self._root, self._but = root, but
         self._n_processors, self._dilation = n_processors, dilation
         self.spent = Spent(0.0, 0.0)
-        self._account = Account()
+        self._account, self._stop_s = Account(), 0.0
         self._processes = dict[int, _Process]()
         self.find(is_new=False)
         self._seen_s = self._processes_s = self._threads_s = self.due_s = time.perf_counter()
@@ -211,8 +210,11 @@ class Machine:
                 self._processes[pid] = _Process(pid, is_new=is_new)
         return found
 
-    def look(self, credit_s: float = CREDIT_S) -> float:
-        """Charge what was computed since the last look; return the largest debt, in real seconds."""
+    def look(self, credit_s: float = CREDIT_S, *, is_stopped: bool = False) -> float:
+        """Charge what was computed since the last look; return the largest debt, in real seconds.
+
+        Not charged is what a stop takes all threads, nor as much again for its end.
+        """
         now_s = time.perf_counter()
         passed_s, self._seen_s = now_s - self._seen_s, now_s
         used_s, delayed_s, debt_s = 0.0, 0.0, -inf
@@ -224,10 +226,17 @@ class Machine:
                 continue
             used_s, delayed_s, debt_s = used_s + more_s, delayed_s + later_s, max(debt_s, most_s)
             self.spent.thread_s = max(self.spent.thread_s, process.busiest_s)
+        if is_stopped:
+            n_threads = sum(one.n_threads for one in self._processes.values())
+            self._stop_s = min(used_s, _STOP_S * n_threads)
+            used_s -= self._stop_s
+        else:
+            ending_s, self._stop_s = min(self._stop_s, used_s), 0.0
+            used_s -= ending_s
         self.spent.client_s += used_s
-        charged_s = used_s * self._dilation / self._n_processors
-        delayed_s /= self._n_processors
-        self._account.charge(charged_s, passed_s, credit_s, delayed_s=delayed_s)
+        share = 1 / self._n_processors
+        charged_s = share * used_s * self._dilation
+        self._account.charge(charged_s, passed_s, credit_s, share * delayed_s)
         return max(self._account.debt_s, debt_s)
 
     def govern(self, now_s: float) -> set[int]:
@@ -236,7 +245,8 @@ class Machine:
             return set()
         is_stopped = any(process.is_stopped for process in self._processes.values())
         self.spent.stopped_s += is_stopped * (now_s - self._seen_s)
-        debt_s = self.look(CREDIT_S + is_stopped * (now_s - self.due_s))
+        credit_s = CREDIT_S + is_stopped * (now_s - self.due_s)
+        debt_s = self.look(credit_s, is_stopped=is_stopped)
         order = signal.SIGSTOP if debt_s > 0 else signal.SIGCONT
         for process in self._processes.values():
             if process.is_stopped != (debt_s > 0):
@@ -332,10 +342,7 @@ def open_governor() -> Iterator[Governor]:
     """Start a governor, which ends with the context or with its owner and leaves nothing stopped."""
     ours, theirs = Pipe()
     with ours, theirs:
-        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-        places = [str(Path(helpers.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env)
+        process = start_python("helpers.benchmark.governor", theirs)
         theirs.close()
         try:
             yield Governor(ours)

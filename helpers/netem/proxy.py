@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
-import helpers
 from helpers.errors import UserError
 from helpers.models.requests import Request
 from helpers.netem.profiles import Profile, check_dilation
+from helpers.objectstore.processes import start_python
 from helpers.redaction import redact
 
 # After this long a proxy that was told to stop is killed.
@@ -117,17 +117,6 @@ def _address(upstream_url: str) -> tuple[str, int]:
         raise UserError(f"{refusal} with a port to 65535") from error
 
 
-def _start(
-    pipe: Connection, address: tuple[str, int], seed: int, dilation: float
-) -> subprocess.Popen[bytes]:
-    """Start the proxy's process, with this very `helpers`, wherever the owner runs."""
-    given = map(str, (pipe.fileno(), *address, seed, dilation, os.getpid()))
-    command = [sys.executable, "-m", "helpers.netem.proxy_process", *given]
-    places = [str(Path(helpers.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[pipe.fileno()], env=env)
-
-
 @contextmanager
 def open_proxy(
     upstream_url: str, *, profile: Profile, seed: int = 0, dilation: float = 1.0
@@ -143,7 +132,8 @@ def open_proxy(
     address = _address(upstream_url)
     pipe, theirs = Pipe()
     with pipe, theirs:
-        process = _start(theirs, address, seed, dilation)
+        given = (*address, seed, dilation, os.getpid())
+        process = start_python("helpers.netem.proxy_process", theirs, *given)
         theirs.close()
         try:
             try:

@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Self
 
@@ -94,6 +95,14 @@ def deadline(seconds: float, find_lost: Callable[[], str] = str) -> Iterator[Non
         watching.join()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def start_python(module: str, pipe: Connection, *given: object) -> subprocess.Popen[bytes]:
+    """Run a module of these very `helpers`, wherever the owner is; it takes one end of a pipe, then the rest."""
+    places = [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
+    command = [sys.executable, "-m", module, *map(str, (pipe.fileno(), *given))]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[pipe.fileno()], env=env)
 
 
 def peak_nbytes(pid: int) -> int:

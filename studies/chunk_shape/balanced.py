@@ -12,13 +12,12 @@ from typing import Any
 
 import dask.array as da
 import h5py
-import netCDF4
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from helpers.arrays import chunks, stores
+from helpers.arrays import chunks
 from helpers.arrays.chunks import Shape
 from helpers.arrays.stores import checksum
 from helpers.benchmark import statistics
@@ -27,7 +26,6 @@ from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
 from helpers.errors import UserError
 from helpers.findings import Finding, Found
-from helpers.paths import cache_folder
 from helpers.plotting import tables
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHARCOAL
@@ -56,8 +54,9 @@ def list_layouts(shape: Shape) -> list[ChunkLayout]:
 
 
 def _with_nccopy(source: Path, target: Path, chunk: Shape) -> None:
-    spelt = ",".join(f"{name}/{n}" for name, n in zip(("time", "y", "x"), chunk, strict=True))
-    _run(["nccopy", "-M0", "-d", "1", "-s", "-c", spelt, source, target])
+    spelt = ",".join(map(str, chunk))
+    # else chunks below 8 KiB are not made
+    _run(["nccopy", "-M0", "-d", "1", "-s", "-c", f"t:{spelt}", source, target])
 
 
 def _with_h5repack(source: Path, target: Path, chunk: Shape) -> None:
@@ -93,28 +92,11 @@ def find_absent() -> dict[str, str]:
     }
 
 
-def _run(command: Sequence[str | Path]) -> str:
+def _run(command: Sequence[str | Path]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip() or "no answer").splitlines()[-1]
         raise UserError(f"{command[0]}: {said}")
-    return done.stdout + done.stderr
-
-
-def prepare_source(values: NDArray[np.float32]) -> Path:
-    """Write what is rewritten: the array as netCDF-4 without chunks, unless it is there."""
-    made_by = layouts.describe_making(values, by="netCDF4, contiguous")
-
-    def write(draft: Path) -> dict[str, Any]:
-        with netCDF4.Dataset(draft / "array.nc", "w") as file:
-            for name, n in zip(("time", "y", "x"), values.shape, strict=True):
-                file.createDimension(name, n)
-            file.createVariable("t", "f4", ("time", "y", "x"), contiguous=True)[:] = values
-        return {}
-
-    place = cache_folder() / "chunkings" / f"source-{stores.name_of(made_by)}"
-    stores.prepare(place, made_by, write)
-    return place / "array.nc"
 
 
 @dataclass(slots=True)
@@ -169,8 +151,9 @@ class Rewrite(Steps):
 def plan_rewrites(
     values: NDArray[np.float32], chosen: Sequence[ChunkLayout], absent: Container[str]
 ) -> list[Rewrite]:
-    """List the rewrites: each tool that is here to each target of the study."""
-    source, expected = prepare_source(values), checksum(values)
+    """List the rewrites: each tool that is here, to each target of the study, from one without chunks."""
+    source = layouts.prepare_hdf5(values, ChunkLayout(CONTIGUOUS[1], None, libver="earliest"))
+    expected = checksum(values)
     targets = [one for one in chosen if one.name in read_rewrites().index.get_level_values(0)]
     return [
         Rewrite(tool, source, target, expected)
@@ -295,7 +278,7 @@ def draw_study(axes: Sequence[Axes], biases: pd.DataFrame, rewrites: pd.DataFram
         ax.set(yscale="log", title=title)
         ax.tick_params(axis="x", rotation=60)
         number_axis(ax.yaxis)
-        ax.legend(fontsize="small")
+        ax.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.4), frameon=False)
 
 
 def _spell(names: Iterable[Any]) -> list[str]:

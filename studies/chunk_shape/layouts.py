@@ -126,7 +126,7 @@ def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
     return np.asarray(np.load(place / "values.npy"), np.float32)
 
 
-def describe_making(values: NDArray[np.float32], **how: Any) -> dict[str, Any]:
+def _describe_making(values: NDArray[np.float32], **how: Any) -> dict[str, Any]:
     """List all that decides the bytes of values in a format."""
     digest = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(values).data)
     return {"generation": _GENERATION, "values": digest, "shape": values.shape, **how}
@@ -142,7 +142,7 @@ def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path
     how = {"chunks": chunk_layout.chunk_shape, **(FILTERS if is_chunked else {})}
     versions = {**installed(["h5py"]), "hdf5": h5py.version.hdf5_version}
     written = {"format": {"libver": chunk_layout.libver, **how}, "versions": versions}
-    made_by = describe_making(values, axes=chunk_layout.axes, **written)
+    made_by = _describe_making(values, axes=chunk_layout.axes, **written)
 
     def write(draft: Path) -> dict[str, Any]:
         with h5py.File(draft / "array.h5", "w", libver=chunk_layout.libver) as file:
@@ -160,7 +160,7 @@ def prepare_zarr(
     """Write values as a Zarr v3 array without compression, unless the same is there."""
     how = {"chunks": chunk_shape, "shards": shard_shape, **_ZARR}
     versions = installed(["zarr", "numcodecs"])
-    made_by = describe_making(values, format=how, versions=versions)
+    made_by = _describe_making(values, format=how, versions=versions)
 
     def write(place: Location) -> dict[str, Any]:
         store = ObjectStore((place / "array").obstore())

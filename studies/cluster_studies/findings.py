@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.findings import Claim, Found, as_finding, tabulate_finding
+from helpers.findings import Claim, Found, as_finding
+from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import find_style, labels
 from helpers.plotting.tables import trace_of
 from studies.cluster_scaling.findings import take_steps as take_steps
@@ -94,12 +95,6 @@ def measure_link(rows: pd.DataFrame, name: str) -> Interval:
     return replace(statistics.median_interval(used), quantity=quantity)
 
 
-def tabulate_links(found: Mapping[str, Found]) -> pd.DataFrame:
-    """Tabulate the shares of links."""
-    lines = {key: tabulate_finding(as_finding(one)) for key, one in found.items()}
-    return pd.DataFrame.from_dict(lines, orient="index")
-
-
 def judge_claims(
     findings: Mapping[str, Found], bounds: Mapping[str, tuple[str, float, float]]
 ) -> dict[str, Claim]:
@@ -174,6 +169,8 @@ def draw_store(ax: Axes, panel: str, rows: pd.DataFrame, *, most: int = 9) -> No
         line: dict[str, Any] = {"color": style.color, "linestyle": dashes, "markersize": 5}
         ax.plot(means.index, means, marker=style.marker, label=_label(name), **line)
     ax.set(xscale="log", yscale="log")
+    for axis in (ax.xaxis, ax.yaxis):
+        number_axis(axis)
 
 
 def draw_formats(ax: Axes, rows: pd.DataFrame) -> None:

@@ -21,6 +21,7 @@ from helpers.arrays import readers, reads, stores, writers
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import CheckError
+from helpers.benchmark.provenance import installed
 from helpers.netem.profiles import Profile
 from helpers.objectstore.locations import Location
 from studies.cluster_studies import tables
@@ -211,7 +212,11 @@ def make_layouts(stored: StoredArray, names: Sequence[str]) -> dict[str, stores.
             more = {"chunk_shape": stored.chunk_shape} if layout == "tiledb" else {}
             return {"sums": TABLES[layout](place / layout, blocks, shape, **more)}
 
-        made_by = [1, layout, [hex(one) for one in stored.checksums.ravel()], stored.shape]
+        sums, versions = (
+            [hex(n) for n in stored.checksums.ravel()],
+            installed(("pyarrow", "tiledb")),
+        )
+        made_by = [1, layout, sums, stored.shape, stored.chunk_shape, versions]
         made[layout] = stores.prepare(
             stored.location / "tables", made_by, write, name=layout, under=[f"{layout}/"]
         )

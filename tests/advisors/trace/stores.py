@@ -11,7 +11,7 @@ from helpers.netem.certificates import Authority
 from tests.stores import Ranges
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
+def pump(source: socket.socket, sink: socket.socket) -> None:
     with suppress(OSError):
         while data := source.recv(1 << 16):
             sink.sendall(data)
@@ -33,9 +33,9 @@ def end_tls(authority: Authority, host: str, target: tuple[str, int]) -> Iterato
         ):
             for one in (client, server):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            back = threading.Thread(target=_pump, args=(server, client), daemon=True)
+            back = threading.Thread(target=pump, args=(server, client), daemon=True)
             back.start()
-            _pump(client, server)
+            pump(client, server)
             back.join()
 
     def accept() -> None:

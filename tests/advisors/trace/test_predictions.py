@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from advisors.trace import analysis, findings
-from helpers.netem.profiles import FirstByte, Profile, get_profile
-from helpers.netem.proxy import Proxy
+from helpers.netem.profiles import FirstByte, Profile, get_profile, of_one_process
 from helpers.objectstore.locations import Location
 from tests.advisors.trace.programs import HEADS
-from tests.advisors.trace.test_findings import far  # noqa: F401  # a fixture
+from tests.advisors.trace.test_findings import near  # noqa: F401  # a fixture
 from tests.advisors.trace.watched import watch
 
 THREADS = "\nwith ThreadPoolExecutor({}) as pool: [*pool.map(session.get, [url + f'files/{{i}}' for i in range({})])]"
@@ -36,17 +35,18 @@ CHANGES = [  # the cause, its client, the program, and the program with the chan
 
 @pytest.mark.quiet
 @pytest.mark.slow
-def test_predicted_gains_are_measured(far: tuple[Location, Proxy]) -> None:  # noqa: F811
+def test_predicted_gains_are_measured(near: Location) -> None:  # noqa: F811
     """From the first request on, the gain is off by 15 % in the median and 35 % in nine of ten, at most."""
     lines, errors = list[str](), list[float]()
     for network in map(get_profile, ("in-region", "other-region", "wide-area")):
+        network = of_one_process(network)
         for cause, client, slow, fast in CHANGES:
-            run = watch(HEADS[client] + slow, *far, network)
+            run = watch(HEADS[client] + slow, near, network)
             found = next((one for one in findings.find(run) if one.name == cause), None)
             if found is None:  # too little to gain there to be said
                 lines.append(f"{network.name}, {cause}: not said")
                 continue
-            changed = watch(HEADS[client] + fast, *far, network)
+            changed = watch(HEADS[client] + fast, near, network)
             start_s = analysis.find_time(run)["start"]
             before_s = run.wall_s - start_s
             predicted = before_s / (found.seconds - start_s)
@@ -63,7 +63,7 @@ def test_predicted_gains_are_measured(far: tuple[Location, Proxy]) -> None:  # n
 
 @pytest.mark.quiet
 @pytest.mark.slow
-def test_shares_of_time_are_those_planted(far: tuple[Location, Proxy]) -> None:  # noqa: F811
+def test_shares_of_time_are_those_planted(near: Location) -> None:  # noqa: F811
     """Sleep, spin, first bytes and a body of a second each are a quarter of the time, within 5 points."""
     body = """
 import time
@@ -76,7 +76,7 @@ part(5)
 """
     network = Profile("planted", FirstByte(1 / 7, 1 / 7), stream_mb_per_s=36)
     began_s = time.perf_counter()
-    run = watch(HEADS["requests"] + body, *far, network)
+    run = watch(HEADS["requests"] + body, near, network)
     found = analysis.find_time(run)
     asking_s = run.wall_s - found["start"]
     assert time.perf_counter() - began_s < 60

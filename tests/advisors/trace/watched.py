@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 import obstore
-import psutil
 import xarray as xr
 from zarr.errors import ZarrUserWarning
 
-from advisors.trace.rows import Run, TracedRequest
+from advisors.trace import launch
+from advisors.trace.rows import Run
 from helpers.netem.profiles import Profile
-from helpers.netem.proxy import Proxy
 from helpers.objectstore.locations import Location
 
 
@@ -61,35 +57,15 @@ def write_store(near: Location) -> None:
     near.botocore().put_bucket_policy(Bucket=near.bucket, Policy=json.dumps(policy))
 
 
-def watch(text: str, far: Location, proxy: Proxy, network: Profile, *, agent: str = "") -> Run:
-    """Run a program through the proxy, which shows what it asks for, and look at its processors."""
-    proxy.emulate(network)
-    proxy.take_trace()
-    keys = {
-        "AWS_ENDPOINT_URL": far.endpoint_url,
-        "AWS_ACCESS_KEY_ID": far.access_key,
-        "AWS_SECRET_ACCESS_KEY": far.secret_key,
-        "AWS_REGION": far.region,
-        "AWS_DEFAULT_REGION": far.region,
-    }
-    environment = {**os.environ, **{name: str(value) for name, value in keys.items()}}
-    begin_s, clock_s = time.time(), time.perf_counter()
-    child = psutil.Popen([sys.executable, "-c", text], env=environment, stdout=subprocess.DEVNULL)
-    samples = [(begin_s, 0.0)]
-    while child.poll() is None:
-        try:
-            used = child.cpu_times()
-            samples.append((time.time(), used.user + used.system))
-        except psutil.Error:
-            break
-        time.sleep(0.02)
-    code, wall_s = child.wait(), time.perf_counter() - clock_s
-    rows = [
-        TracedRequest(
-            **{name: getattr(row, name) for name in row.__slots__},
-            host="127.0.0.1", scheme="http", user_agent=agent,
-            handshake_s=network.setup_s if row.is_first else 0.0,
-        )
-        for row in proxy.take_trace()
-    ]  # fmt: skip
-    return Run(rows, wall_s, begin_s, code, samples)
+def watch(text: str, near: Location, network: Profile) -> Run:
+    """Run a program through the gateway, which emulates a network before the store."""
+    given = {
+        "AWS_ENDPOINT_URL": near.endpoint_url, "AWS_ACCESS_KEY_ID": near.access_key,
+        "AWS_SECRET_ACCESS_KEY": near.secret_key, "AWS_REGION": near.region,
+        "AWS_DEFAULT_REGION": near.region,
+    }  # fmt: skip
+    words = [sys.executable, "-W", "ignore", "-c", text]
+    environment = {name: str(value) for name, value in given.items()}
+    return launch.run(
+        words, environment=environment, profile=network, want_digest=True, is_silent=True
+    )

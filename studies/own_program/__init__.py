@@ -1,0 +1,5 @@
+"""What a program of one's own waits for, what a change to it gains, and what watching it costs."""
+
+from helpers.parameters import Study
+
+STUDY = Study(name="own-program", headline="gain-measured")

@@ -1,0 +1,212 @@
+"""A program as it is run: alone, traced, and traced with a setting; and what was seen of it, drawn."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import obstore
+import pandas as pd
+import xarray as xr
+from matplotlib.axes import Axes
+from zarr.errors import ZarrUserWarning
+
+from advisors.trace import findings, launch
+from advisors.trace.analysis import kind_of
+from advisors.trace.cli import read_setting
+from advisors.trace.rows import Run
+from helpers.arrays.fields import SampleArray
+from helpers.benchmark.contender import CheckError, Steps
+from helpers.objectstore.testbed import Testbed
+from helpers.paths import ROOT
+from helpers.plotting import palette
+
+STORED = "STORED"
+_MOST_KEPT = 400  # requests of a run whose times a row keeps, to be drawn
+_COLUMNS = ["start_s", "first_byte_s", "end_s", "nbytes"]
+_TIME = {
+    "start": palette.GRID, "connections": palette.VIOLET, "first bytes": palette.RUST,
+    "bodies": palette.BLUE, "client": palette.RED, "processor": palette.GREEN, "idle": palette.RULE,
+}  # fmt: skip
+
+
+def write_array(
+    testbed: Testbed, shape: Sequence[int], chunk_shape: Sequence[int], seed: int
+) -> str:
+    """Store a dataset that xarray opens, and return its address."""
+    n_time, n_y, n_x = shape
+    sample = SampleArray(
+        ROOT / "data" / "ocean-temperature.nc", "temperature", (n_time, 1, n_y, n_x), seed
+    )
+    values = sample.block((0, 0, 0, 0), sample.shape)[:, 0]
+    dims = ("time", "y", "x")
+    dataset = xr.Dataset(
+        {"temperature": (dims, values)},
+        {name: np.arange(n) for name, n in zip(dims, shape, strict=True)},
+    )
+    store = testbed.near.obstore()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", ZarrUserWarning
+        )  # consolidated metadata are no part of Zarr 3
+        dataset.to_zarr(
+            folder, zarr_format=3, encoding={"temperature": {"chunks": tuple(chunk_shape)}}
+        )
+        for path in Path(folder).rglob("*"):
+            if path.is_file():
+                obstore.put(
+                    store, f"own-program/{path.relative_to(folder).as_posix()}", path.read_bytes()
+                )
+    return f"s3://{testbed.near.bucket}/{testbed.near.prefix}/own-program".replace("//own", "/own")
+
+
+@dataclass(slots=True)
+class Program(Steps):
+    """A program that is run in a process of its own, traced or not."""
+
+    command: Sequence[str]
+    testbed: Testbed
+    stored: str  # address of the dataset that stands for `STORED`
+    nbytes_read: int
+    is_traced: bool = False
+    setting: str = ""
+    printed: set[str] = field(default_factory=set)  # digests of what all of them printed
+    run_: Run | None = None
+    digest: str = ""
+
+    def settings(self) -> dict[str, Any]:
+        """Return what a comparison has to hold equal, or declare."""
+        return {"cache_state": "cold: a process of its own", "setting": self.setting or "as it is"}
+
+    def nbytes(self) -> tuple[int, int]:
+        """Count the bytes of the stored array."""
+        return self.nbytes_read, self.nbytes_read
+
+    def prepare(self) -> None:
+        """Start the trace of the store."""
+        self.testbed.take_trace()
+
+    def open(self) -> Program:
+        """Open nothing: the program does."""
+        return self
+
+    def go(self) -> int:
+        """Run the program to its end, and return its exit code."""
+        words = [sys.executable if word == "python" else word for word in self.command]
+        words = [self.stored if word == STORED else word for word in words]
+        words = [os.fspath(ROOT / word) if (ROOT / word).is_file() else word for word in words]
+        far = self.testbed.far
+        given = {
+            "AWS_ENDPOINT_URL": far.endpoint_url, "AWS_ACCESS_KEY_ID": far.access_key,
+            "AWS_SECRET_ACCESS_KEY": far.secret_key, "AWS_REGION": far.region,
+        } if STORED in self.command else {}  # fmt: skip
+        variables = {name: str(value) for name, value in given.items() if value} | read_setting(
+            self.setting
+        )
+        if not self.is_traced:
+            ended = subprocess.run(
+                words, env={**os.environ, **variables}, stdout=subprocess.PIPE, check=False
+            )
+            self.digest = sha256(ended.stdout).hexdigest()
+            return ended.returncode
+        self.run_ = launch.run(words, environment=variables, want_digest=True, is_silent=True)
+        self.digest = self.run_.output_digest or ""
+        return self.run_.exit_code
+
+    def collect(self) -> Mapping[str, Any]:
+        """Count the requests; of a traced run keep when each was made, and what is said of it."""
+        requests = self.testbed.take_trace()
+        counted = {"n_requests": len(requests), "wire_nbytes": sum(row.nbytes for row in requests)}
+        if self.run_ is None:
+            return counted
+        told = findings.report(self.run_)
+        rows = sorted(self.run_.rows, key=lambda row: row.start_s)[:_MOST_KEPT]
+        begin_s = self.run_.begin_s
+        times = [
+            (
+                row.start_s - begin_s,
+                (row.first_byte_s or row.end_s) - begin_s,
+                row.end_s - begin_s,
+                row.nbytes,
+            )
+            for row in rows
+        ]
+        return {
+            "n_requests": told.n_requests, "wire_nbytes": told.moved_nbytes,
+            "requests": [round(value, 4) for one in times for value in one],
+            "kinds": ",".join(map(kind_of, rows)), "report": json.dumps(asdict(told)),
+        }  # fmt: skip
+
+    def check(self, code: int) -> str:
+        """Refuse a program that failed, or that printed something else than another of its runs."""
+        self.printed.add(self.digest)
+        if code or len(self.printed) > 1:
+            raise CheckError(f"exit code {code}, {len(self.printed)} outputs")
+        return "output equal by sha256"
+
+
+def report_of(rows: pd.DataFrame, contender: str) -> dict[str, Any]:
+    """Read what was said of the last run of a contender."""
+    return dict(json.loads(_last(rows, contender)["report"]))
+
+
+def _last(rows: pd.DataFrame, contender: str) -> dict[str, Any]:
+    return dict(json.loads(rows.loc[rows["contender"] == contender, "trace"].iloc[-1]))
+
+
+def tabulate_findings(told: Mapping[str, Any]) -> pd.DataFrame:
+    """List the causes that were found, the first to mend first."""
+    lines = [
+        (one["title"], one["count"], one["evidence"], one["line"], one["gain"])
+        for one in told["findings"]
+    ]
+    return pd.DataFrame(
+        lines, columns=["cause", "requests", "evidence", "change", "gain"]
+    ).set_index("cause")
+
+
+def draw_requests(ax: Axes, rows: pd.DataFrame, contender: str) -> None:
+    """Draw each request from top to bottom: pale while it waits, full while it receives."""
+    trace = _last(rows, contender)
+    table = pd.DataFrame(np.reshape(trace["requests"], (-1, len(_COLUMNS))), columns=_COLUMNS)
+    is_look = np.array([kind in ("HEAD", "probe", "listing") for kind in trace["kinds"].split(",")])
+    for chosen, colour in ((is_look, palette.RUST), (~is_look, palette.BLUE)):
+        part = table[chosen]
+        wait_s, body_s = (
+            part["first_byte_s"] - part["start_s"],
+            part["end_s"] - part["first_byte_s"],
+        )
+        ax.barh(part.index, wait_s, left=part["start_s"], color=colour, alpha=0.4, height=0.9)
+        ax.barh(part.index, body_s, left=part["first_byte_s"], color=colour, height=0.9)
+    ax.set_ylim(len(table), -1)
+
+
+def draw_time(ax: Axes, told: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw what each second went to, a bar a run, each part with its name where it is wide enough."""
+    longest_s = max(one["wall_s"] for one in told.values())
+    for place, one in enumerate(told.values()):
+        left = 0.0
+        for what, seconds in one["time_s"].items():
+            ax.barh(place, seconds, left=left, color=_TIME[what], height=0.6)
+            if seconds > 0.12 * longest_s:
+                ax.text(
+                    left + seconds / 2,
+                    place - 0.42,
+                    what,
+                    ha="center",
+                    va="center",
+                    fontsize="small",
+                )
+            left += seconds
+    ax.set_yticks(range(len(told)), [*told])
+    ax.set_ylim(len(told) - 0.5, -0.6)
