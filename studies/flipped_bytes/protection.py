@@ -37,33 +37,27 @@ class Format:
     checksum: str = ""  # what protects the values, empty where nothing is meant to
 
 
-def _write_zarr(
-    array: Array, chunk: Shape, folder: Path, *, codecs: Any, shards: bool = False
-) -> None:
-    layout: dict[str, Any] = {"chunks": chunk, "shards": array.shape if shards else None}
-    zarr.create_array(folder / "a.zarr", data=array, compressors=codecs, **layout)
+def _zarr(label: str, codecs: Any, checksum: str = "", *, is_sharded: bool = False) -> Format:
+    def write(array: Array, chunk: Shape, folder: Path) -> None:
+        layout: dict[str, Any] = {"chunks": chunk, "shards": array.shape if is_sharded else None}
+        zarr.create_array(folder / "a.zarr", data=array, compressors=codecs, **layout)
 
+    def read(folder: Path) -> Any:
+        return zarr.open_array(folder / "a.zarr", mode="r")[...]
 
-def _read_zarr(folder: Path) -> Any:
-    return zarr.open_array(folder / "a.zarr", mode="r")[...]
-
-
-def _zarr(label: str, codecs: Any, checksum: str = "", **layout: Any) -> Format:
-    return Format(label, partial(_write_zarr, codecs=codecs, **layout), _read_zarr, checksum)
-
-
-def _write_hdf5(array: Array, chunk: Shape, folder: Path, **filters: Any) -> None:
-    with h5py.File(folder / "a.h5", "w") as file:
-        file.create_dataset("a", data=array, chunks=chunk, **filters)
-
-
-def _read_hdf5(folder: Path) -> Any:
-    with h5py.File(folder / "a.h5") as file:
-        return file["a"][...]
+    return Format(label, write, read, checksum)
 
 
 def _hdf5(label: str, checksum: str = "", **filters: Any) -> Format:
-    return Format(label, partial(_write_hdf5, **filters), _read_hdf5, checksum)
+    def write(array: Array, chunk: Shape, folder: Path) -> None:
+        with h5py.File(folder / "a.h5", "w") as file:
+            file.create_dataset("a", data=array, chunks=chunk, **filters)
+
+    def read(folder: Path) -> Any:
+        with h5py.File(folder / "a.h5") as file:
+            return file["a"][...]
+
+    return Format(label, write, read, checksum)
 
 
 def _write_parquet(array: Array, chunk: Shape, folder: Path, **options: Any) -> None:
@@ -109,7 +103,7 @@ FORMATS: Mapping[str, Format] = {
     "zarr-plain": _zarr("Zarr, uncompressed", []),
     "zarr-blosc": _zarr("Zarr, Blosc", [_BLOSC]),
     "zarr-blosc-crc32c": _zarr("Zarr, Blosc, crc32c", [_BLOSC, Crc32cCodec()], "CRC-32C"),
-    "zarr-shards": _zarr("Zarr shard, Zstandard", "auto", shards=True),
+    "zarr-shards": _zarr("Zarr shard, Zstandard", "auto", is_sharded=True),
     "hdf5": _hdf5("HDF5, gzip", "Adler-32 of zlib", compression="gzip", shuffle=True),
     "hdf5-plain": _hdf5("HDF5, uncompressed"),
     "hdf5-fletcher32": _hdf5("HDF5, uncompressed, fletcher32", "Fletcher-32", fletcher32=True),

@@ -38,8 +38,8 @@ def flipped(folder: Path, rng: np.random.Generator) -> Iterator[None]:
     sound = files[nth].read_bytes()
     damaged = bytearray(sound)
     damaged[at - int(ends[nth])] ^= int(rng.integers(1, 256))  # from its end
-    files[nth].write_bytes(damaged)
     try:
+        files[nth].write_bytes(damaged)
         yield
     finally:
         files[nth].write_bytes(sound)

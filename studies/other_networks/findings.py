@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.benchmark.record import read_published
-from helpers.benchmark.statistics import Interval, log_noise, ratio_interval
+from helpers.benchmark.statistics import Interval, log_noise, name_ratio, paired_ratio
 from helpers.findings import Finding, read_findings
 from helpers.models.transfer import Network, Step, replay
 from helpers.netem.profiles import get_profile, network_of
@@ -40,13 +40,9 @@ def read_steps(numbers: Sequence[float]) -> list[Step]:
 
 
 def replay_all(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
-    """Replay what each client asked on one network over each other one.
+    """Replay what each client asked on one network over each other one: medians of the runs, in seconds.
 
-    Returns
-    -------
-    DataFrame
-        A line for each operation and pair of networks: `KEY`, `seen_on`, `network`, `measured_s`
-        and `predicted_s`, medians of the runs, and `error_percent`, by which these differ.
+    A line for each operation and pair of networks; `error_percent` is by how much they differ.
     """
     table = table[(table["absent"] == "") & (table["n_requests"] > 0)]
     lines = []
@@ -63,19 +59,11 @@ def replay_all(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataF
 
 
 def compare_gaps(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
-    """Compare the seconds to read scattered ranges, joined over each gap, with those predicted.
-
-    Returns
-    -------
-    DataFrame
-        `measured_s`, the median of the runs, and `predicted_s`, by client, network and gap.
-    """
+    """Compare the median seconds to read scattered ranges, joined over each gap, with those predicted."""
     gaps = table[table["operation"].isin([*GAPS]) & (table["control_of"] == "")]
-    gaps = gaps.assign(gap_kib=[GAPS[one] // 1024 for one in gaps["operation"]])
-    found = gaps.groupby(["client", "network", "gap_kib"])["span_s"].median()
-    predicted_s = [
-        predict_gap(1024 * gap_kib, networks[network]) for _, network, gap_kib in found.index
-    ]
+    gap_kib = (gaps["operation"].map(GAPS) // 1024).rename("gap_kib")
+    found = gaps.groupby(["client", "network", gap_kib])["span_s"].median()
+    predicted_s = [predict_gap(1024 * gap, networks[name]) for _, name, gap in found.index]
     return found.to_frame("measured_s").assign(predicted_s=predicted_s)
 
 
@@ -106,18 +94,17 @@ def gap_worth_joining(network: Network) -> float:
 
 def compare_joined(table: pd.DataFrame, network: str) -> dict[str, Interval]:
     """Compare, through obstore, the seconds of each gap with those of the default."""
-    is_here = (table["client"] == "ranges-obstore") & (table["network"] == network)
-    by_gap = table[is_here].pivot(index="block", columns="operation", values="span_s")
-    names = {"none": "gap 0 KiB", "large": "gap 8192 KiB"}
-    noise = 1 + find_noise(table[table["network"] == network])
+    on_network = table[table["network"] == network]
+    noise = 1 + find_noise(on_network)
+    seen = on_network[on_network["client"] == "ranges-obstore"].drop(columns="control_of")
     return {
         f"gap-{of}-{network}": replace(
-            ratio_interval(np.log((by_gap[gap] / by_gap[DEFAULT_GAP]).to_numpy())),
-            quantity=f"{gap} over {DEFAULT_GAP}, span_s",
+            paired_ratio(seen, gap, DEFAULT_GAP, by="operation", value="span_s"),
+            quantity=name_ratio(gap, DEFAULT_GAP, "span_s"),
             noise=noise,
         )
-        for of, gap in names.items()
-        if {gap, DEFAULT_GAP} <= {*by_gap}
+        for of, gap in {"none": "gap 0 KiB", "large": "gap 8192 KiB"}.items()
+        if {gap, DEFAULT_GAP} <= {*seen["operation"]}
     }
 
 
@@ -173,12 +160,8 @@ def compare_asking_twice() -> pd.DataFrame:
 def compare_predictions() -> pd.DataFrame:
     """Compare what was predicted of a published experiment with what was measured there.
 
-    Returns
-    -------
-    DataFrame
-        A line for each layout, query and quantity that both have: `value`, `low` and `high` as
-        predicted, `measured`, `is_inside`, whether the interval holds it, `is_array`, whether the
-        layout is of arrays or whole files, and `of`: seconds, requests, bytes or bill.
+    A line for each layout, query and quantity that both have; `value`, `low` and `high` are as
+    predicted, and `of` is seconds, requests, bytes or bill.
     """
     measured = read_published("wxtco_results").rename(columns={"value": "measured"})
     key = ["layout", "query", "quantity"]
@@ -194,12 +177,8 @@ def compare_predictions() -> pd.DataFrame:
 def summarise_predictions(held_out: pd.DataFrame) -> pd.DataFrame:
     """Count the intervals that hold, of arrays and files and of the other layouts.
 
-    Returns
-    -------
-    DataFrame
-        By `is_array` and `of`: `n`, `n_inside`, `factor`, the median by which a point is off in
-        either direction, `n_near`, the points that are off by at most 1.5, and `width`, the median
-        of the upper end of an interval over its lower end.
+    `factor` is the median by which a point is off in either direction, `n_near` the points that are
+    off by at most 1.5, and `width` the median of the upper end of an interval over its lower end.
     """
     ratio = held_out["value"] / held_out["measured"]
     off = ratio.where(ratio > 1, 1 / ratio)
