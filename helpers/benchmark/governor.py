@@ -38,6 +38,7 @@ TICK_S = 0.002
 CREDIT_S = 0.0002
 """What a client that waited may compute ahead, in real seconds of waiting."""
 
+_STOP_S = 8e-6  # that a thread computes when it is stopped, and as much when it goes on (measured)
 _LOST_S, _OWED_S = 0.01, 0.1  # most that is remembered of a wait, and that this machine owes
 
 _THREADS_S, _PROCESSES_S, _OWNER_S = 0.05, 0.5, 1.0  # how often each are looked for
@@ -155,6 +156,11 @@ class _Process:
                 self.busiest_s = max(self.busiest_s, thread.used_s)
         return more_s, delayed_s, debt_s
 
+    @property
+    def n_threads(self) -> int:
+        """Count its threads."""
+        return len(self._threads)
+
     def close(self) -> None:
         """Close the files of its threads."""
         for thread in self._threads.values():
@@ -186,7 +192,7 @@ class Machine:
         self._root, self._but = root, but
         self._n_processors, self._dilation = n_processors, dilation
         self.spent = Spent(0.0, 0.0)
-        self._account = Account()
+        self._account, self._stop_s = Account(), 0.0
         self._processes = dict[int, _Process]()
         self.find(is_new=False)
         self._seen_s = self._processes_s = self._threads_s = self.due_s = time.perf_counter()
@@ -204,8 +210,11 @@ class Machine:
                 self._processes[pid] = _Process(pid, is_new=is_new)
         return found
 
-    def look(self, credit_s: float = CREDIT_S) -> float:
-        """Charge what was computed since the last look; return the largest debt, in real seconds."""
+    def look(self, credit_s: float = CREDIT_S, *, is_stopped: bool = False) -> float:
+        """Charge what was computed since the last look; return the largest debt, in real seconds.
+
+        Not charged is what a stop takes all threads, nor as much again for its end.
+        """
         now_s = time.perf_counter()
         passed_s, self._seen_s = now_s - self._seen_s, now_s
         used_s, delayed_s, debt_s = 0.0, 0.0, -inf
@@ -217,6 +226,13 @@ class Machine:
                 continue
             used_s, delayed_s, debt_s = used_s + more_s, delayed_s + later_s, max(debt_s, most_s)
             self.spent.thread_s = max(self.spent.thread_s, process.busiest_s)
+        if is_stopped:
+            n_threads = sum(one.n_threads for one in self._processes.values())
+            self._stop_s = min(used_s, _STOP_S * n_threads)
+            used_s -= self._stop_s
+        else:
+            ending_s, self._stop_s = min(self._stop_s, used_s), 0.0
+            used_s -= ending_s
         self.spent.client_s += used_s
         share = 1 / self._n_processors
         charged_s = share * used_s * self._dilation
@@ -229,7 +245,8 @@ class Machine:
             return set()
         is_stopped = any(process.is_stopped for process in self._processes.values())
         self.spent.stopped_s += is_stopped * (now_s - self._seen_s)
-        debt_s = self.look(CREDIT_S + is_stopped * (now_s - self.due_s))
+        credit_s = CREDIT_S + is_stopped * (now_s - self.due_s)
+        debt_s = self.look(credit_s, is_stopped=is_stopped)
         order = signal.SIGSTOP if debt_s > 0 else signal.SIGCONT
         for process in self._processes.values():
             if process.is_stopped != (debt_s > 0):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,3 +96,40 @@ class WholeRead(ChunkedRead):
     def collect(self) -> dict[str, float]:
         """Count what passed over the wire."""
         return reads.count_requests(self.testbed.take_trace(), self.n_connections)
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Steps):
+    """So many threads that compute a second between them, or one that waits for it: what charging must hold."""
+
+    n_threads: int  # 0: it waits
+    dilation: float
+
+    def settings(self) -> dict[str, Any]:
+        """Nothing is read."""
+        return {"cache_state": "nothing is read"}
+
+    def nbytes(self) -> tuple[int, int]:
+        """Nothing is read."""
+        return 0, 0
+
+    def read(self, _opened: None) -> float:
+        """Compute or wait; return the processor seconds, or those of the network, that it took."""
+        if not self.n_threads:
+            time.sleep(self.dilation)
+            return 1.0
+        with ThreadPoolExecutor(self.n_threads) as pool:
+            return sum(pool.map(_spin, [1 / self.n_threads] * self.n_threads))
+
+    def check(self, seconds: float) -> str:
+        """Say what was asked for."""
+        return f"{seconds:.2f} s"
+
+
+def _spin(seconds: float) -> float:
+    """Hash for so many seconds of a processor, without the interpreter's lock."""
+    data = bytes(500_000)
+    began_s = time.thread_time()
+    while (spent_s := time.thread_time() - began_s) < seconds:
+        hashlib.sha256(data).digest()
+    return spent_s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pandas as pd
 import pytest
 
@@ -37,6 +39,16 @@ def test_only_what_goes_through_the_proxy_is_traced(server: Server) -> None:
             counted = whole.collect()
             assert counted["n_requests"] == stored.n_chunks and counted["max_in_flight"] <= 3
             assert whole.check(sums) == f"xxh3 of {stored.n_chunks} chunks"
+
+
+@pytest.mark.parametrize("n_threads", [0, 1, 4])
+def test_a_second_is_computed_or_waited_for(n_threads: int) -> None:
+    """Threads compute it between them; who waits computes nothing."""
+    before_s = time.process_time()
+    held = workload.Held(n_threads, 1.0)
+    assert held.check(held.read(None)).startswith("1.")
+    spent_s = time.process_time() - before_s
+    assert spent_s >= 0.99 if n_threads else spent_s < 0.5
 
 
 def test_rungs_are_compared_with_the_lowest_of_their_kind() -> None:
