@@ -16,7 +16,7 @@ import yaml
 
 from advisors.trace import analysis
 from advisors.trace.analysis import is_data, is_metadata, kind_of, span_of
-from advisors.trace.whatif import RETRIED, Asked, Edit, Trace, keep, split
+from advisors.trace.whatif import HANDSHAKE_ROUND_TRIPS, RETRIED, Asked, Edit, Trace, keep, split
 from helpers.errors import write_bytes
 from helpers.models import WORTH
 from helpers.models.requests import count_waits
@@ -34,9 +34,9 @@ _LEAST_S = 0.1  # that a change saves
 _LEAST_BUSY_S = 0.5  # of processors, which any client needs for a while
 _WASTED = 1.3  # times the bytes that were needed
 _BUSY = 0.5  # share of the time from which on processors, or the link, are the cause
+_UNSEEN_NBYTES_PER_S = 50e6  # of a stream that no body shows
 _FAR_S = 0.02  # a round trip within a region takes a tenth of it
 _FEW_IN_FLIGHT, _MORE_IN_FLIGHT = 16, 64
-_HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ def _connections(scene: Scene) -> Cause | None:
 def _far(scene: Scene) -> Cause | None:
     """Round trips that are most of the first byte."""
     set_up_s = [row.handshake_s for row in scene.rows if row.is_first and row.handshake_s]
-    round_trip_s = median(set_up_s) / _HANDSHAKE_ROUND_TRIPS if set_up_s else 0.0
+    round_trip_s = median(set_up_s) / HANDSHAKE_ROUND_TRIPS if set_up_s else 0.0
     round_trip_s = min(round_trip_s, scene.network.first_byte_median_s)
     if round_trip_s < max(_FAR_S, 0.4 * scene.network.first_byte_median_s):
         return None
@@ -381,7 +381,10 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
     trace = Trace(run.rows, on)
     if not trace.rows:
         return []
-    scene = Scene(run, trace, analysis.find_network(trace.rows), analysis.find_time(run))
+    seen = analysis.find_network(trace.rows)
+    if not isfinite(seen.stream_nbytes_per_s):  # no body was large enough to tell
+        seen = replace(seen, stream_nbytes_per_s=_UNSEEN_NBYTES_PER_S)
+    scene = Scene(run, trace, seen, analysis.find_time(run))
     base_s = trace.seconds(Edit(keep(trace.rows)), scene.network)
     wall_s = wall_on(run, trace, base_s)
     asking_s = wall_s - scene.time["start"]

@@ -15,6 +15,8 @@ from helpers.models.transfer import Network, Step, replay
 if TYPE_CHECKING:
     from advisors.trace.rows import TracedRequest
 
+HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
+INITIAL_WINDOW_NBYTES = 14_600  # ten segments (RFC 6928), doubled each round trip
 RETRIED = (429, 500, 502, 503)
 """Answers after which a client asks again."""
 _PARTS_AT_ONCE = 10  # of a body in several streams
@@ -66,7 +68,7 @@ class Trace:
         self.network = network  # to replay on; None for that of the trace
         self._ends = sorted((row.end_s, i) for i, row in enumerate(self.rows))
         set_up_s = [row.handshake_s for row in self.rows if row.is_first]
-        self._set_up_s = network.setup_s if network else median(set_up_s or [0.0])
+        self._set_up_s = median(set_up_s or [0.0])
         # the last look at each object before a request for it: what it waits for, though another ended later
         self._looked = dict[int, int]()
         looks = dict[tuple[str, str], int]()
@@ -102,7 +104,9 @@ class Trace:
                 return i, think_s
             i = before
 
-    def steps(self, edit: Edit, stream_delay_s: Callable[[TracedRequest], float]) -> list[Step]:
+    def steps(
+        self, edit: Edit, connect: Network, stream_delay_s: Callable[[TracedRequest], float]
+    ) -> list[Step]:
         """Write an edited trace as steps, each after so many of the others have ended."""
         place = {i: number for number, one in enumerate(edit.asked) for i in one.rows}
         kept = place.__contains__
@@ -130,8 +134,10 @@ class Trace:
             opening_s = max(0.0, stream_delay_s(row) - edit.less_s)
             for part in range(one.n_parts):
                 wave = max(0, part + 1 - _PARTS_AT_ONCE)
-                connect_s = self._set_up_s if is_new or (part and not wave) else 0.0
                 nbytes = one.nbytes / one.n_parts
+                connect_s = (
+                    connect.new_connection_s(nbytes) if is_new or (part and not wave) else 0.0
+                )
                 steps.append(Step(after + wave, think_s, nbytes, opening_s=opening_s + connect_s))
         return steps
 
@@ -139,14 +145,21 @@ class Trace:
         """Replay an edited trace: on its own network each request keeps its first byte."""
         if self.network is None:
             alone = replace(seen, first_byte_median_s=0.0, first_byte_p95_s=0.0)
+            # TCP and TLS take two round trips, and a body begins slowly on a new connection
+            connect = replace(
+                seen,
+                setup_s=self._set_up_s,
+                round_trip_s=self._set_up_s / HANDSHAKE_ROUND_TRIPS,
+                initial_window_nbytes=INITIAL_WINDOW_NBYTES,
+            )
             steps = self.steps(
-                edit, lambda row: max(0.0, (row.first_byte_s or row.end_s) - row.start_s)
+                edit, connect, lambda row: max(0.0, (row.first_byte_s or row.end_s) - row.start_s)
             )
             found_s = replay(steps, alone, n_draws=1)
         else:
             other = self.network
             steps = self.steps(
-                edit, lambda row: other.new_connection_s(row.nbytes) if row.is_first else 0.0
+                edit, other, lambda row: other.new_connection_s(row.nbytes) if row.is_first else 0.0
             )
             found_s = replay(steps, other, n_draws=_N_DRAWS)
         if not edit.free:
