@@ -51,7 +51,6 @@ Blocks = Callable[[], Iterator[tuple[Block, NDArray[np.float32]]]]
 _PART_NBYTES = 16 * 2**20  # of an upload
 _N_PARTS = 2  # in memory at a time; obstore's default of 12 would grow with the file to 200 MB
 BLOSC_LEVEL = 5
-_BLOSC_BYTE_SHUFFLE = 1
 
 
 def iterate_blocks(shape: tuple[int, ...], chunk_shape: tuple[int, ...]) -> Iterator[Block]:
@@ -115,9 +114,8 @@ def write_netcdf(
     by the netCDF library: with h5py, Blosc fails to write in a process that
     has imported netCDF4 before, which brings an HDF5 of its own.
     """
-    how: dict[str, Any] = {"complevel": BLOSC_LEVEL, "blosc_shuffle": _BLOSC_BYTE_SHUFFLE}
-    if codec != "none":
-        how["compression"] = codec.replace("-", "_")
+    how: dict[str, Any] = {"complevel": BLOSC_LEVEL, "blosc_shuffle": 1}  # of bytes
+    how["compression"] = None if codec == "none" else codec.replace("-", "_")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "array.nc"
         with netCDF4.Dataset(path, "w") as file:
