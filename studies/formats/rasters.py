@@ -49,7 +49,7 @@ def write_rasters(folder: Location, source: Source) -> None:
     """Write a raster for each time step."""
     width = choose_width(source.chunk_shape, source.values.shape[1])
     for step, values in enumerate(source.values):
-        raster = encode_raster(values, width=width, is_compressed=bool(source.cname))
+        raster = encode_raster(values, width=width, is_compressed=source.codec != "none")
         obstore.put(folder.obstore(), name_step(step), raster)
 
 
