@@ -10,13 +10,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from helpers.errors import UserError, cut, say, tell_refusal
+from helpers.errors import UserError, cut, say, show, tell_refusal
 
 if TYPE_CHECKING:
     from advisors.trace.findings import Report
@@ -99,24 +100,26 @@ def trace(
     from advisors.trace import findings, launch, render
 
     run = launch.run(command, want_digest=bool(tried))
-    report = findings.report(run, network)
-    render.write_files(out, run, report, command)
-    _tell(report, command, is_json=is_json, quiet=quiet)
-    if not quiet:
-        say(
-            f"{out}/: {', '.join(one for one in render.FILES if one != 'trace.json')} (waterfall)",
-            err=True,
-        )
-    if environment:
-        for line in measure(command, run, report, tried, environment):
+    try:
+        render.write_trace(out, run, command)
+        report = findings.report(run, network)
+        render.write_page(out, run, report, command)
+        _tell(report, command, is_json=is_json, quiet=quiet)
+        if not quiet:
+            say(f"{out}/: {', '.join(render.FILES)} (waterfall)", err=True)
+        for line in measure(command, run, report, tried, environment) if environment else ():
             say(line, err=True)
-    above = [
-        f"{name} {count:g}, at most {maxima[name]:g}"
-        for name, count in _counted(report).items()
-        if count > maxima[name]
-    ]
-    if above:
-        say(f"above --max: {'; '.join(above)}", err=True)
+        above = [
+            f"{name} {count:g}, at most {maxima[name]:g}"
+            for name, count in _counted(report).items()
+            if count > maxima[name]
+        ]
+        if above:
+            say(f"above --max: {'; '.join(above)}", err=True)
+    except Exception as error:  # ours, whatever it is: the program did what it did
+        with suppress(OSError):
+            say(f"wire trace: the report failed: {show(error)}", err=True)
+        sys.exit(run.exit_code)
     sys.exit(1 if above else run.exit_code)
 
 

@@ -22,7 +22,7 @@ from helpers.errors import UserError, cut, explain, printable, show, write_bytes
 from helpers.redaction import redact
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
-FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
+FILES = ("trace.csv", "trace.har", "trace.html")
 _TIME = {
     "start": "before the first request", "connections": "setting up connections", "first bytes": "waiting for first bytes",
     "bodies": "receiving", "client": "the client cannot keep up", "processor": "processor",
@@ -103,17 +103,22 @@ def _percent(share: float) -> str:
 # Files of a trace.
 
 
-def write_files(folder: Path, run: Run, report: Report, command: Sequence[str]) -> None:
-    """Write a trace, without credentials: each file is there as a whole or as it was."""
-    told = {"command": shlex.join(command), "run": asdict(replace(run, rows=()))}
-    texts = (
-        write_csv(run.rows), json.dumps(told, indent=1), write_har(run.rows),
-        write_html(run, report, command),
-    )  # fmt: skip
-    for name, text in zip(FILES, texts, strict=True):
-        partial = folder / f"{name}.partial"
-        partial.write_text(redact(text), encoding="utf-8")
-        partial.replace(folder / name)
+def write_trace(folder: Path, run: Run, command: Sequence[str]) -> None:
+    """Write what was seen, as a table and as an archive, without credentials."""
+    _write(folder / "trace.csv", write_csv(run.rows))
+    _write(folder / "trace.har", write_har(run, command))
+
+
+def write_page(folder: Path, run: Run, report: Report, command: Sequence[str]) -> None:
+    """Write what is said of it, as a page."""
+    _write(folder / "trace.html", write_html(run, report, command))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, which is there as a whole or as it was."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(redact(text), encoding="utf-8")
+    partial.replace(path)
 
 
 _COLUMNS = [one.name for one in fields(TracedRequest) if one.name not in ("tag", "worker")]
@@ -134,14 +139,14 @@ def read_files(folder: Path) -> tuple[Run, list[str]]:
 
     where = f"trace folder {cut(str(folder))}"
     try:
-        told = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
+        told = json.loads((folder / "trace.har").read_text(encoding="utf-8"))["log"]
         with (folder / "trace.csv").open(encoding="utf-8", newline="") as file:
             rows = [
                 {name: text for name, text in row.items() if text != ""}
                 for row in csv.DictReader(file)
             ]
-        run = TypeAdapter(Run).validate_python({**told["run"], "rows": rows})
-        command = shlex.split(told["command"])
+        run = TypeAdapter(Run).validate_python({**told["_run"], "rows": rows})
+        command = shlex.split(told["_command"])
     except ValidationError as error:
         raise UserError(f"{where}: {explain(error)}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, csv.Error) as error:
@@ -158,8 +163,11 @@ def read_files(folder: Path) -> tuple[Run, list[str]]:
     return run, command
 
 
-def write_har(rows: Sequence[TracedRequest]) -> str:
-    """Write an HTTP archive 1.2, without headers: any browser's network panel opens it."""
+def write_har(run: Run, command: Sequence[str]) -> str:
+    """Write an HTTP archive 1.2, without headers: any browser's network panel opens it.
+
+    What the format has no place for stands under names of our own, as it allows.
+    """
     nothing: dict[str, Any] = {
         "cookies": [],
         "headers": [],
@@ -167,7 +175,7 @@ def write_har(rows: Sequence[TracedRequest]) -> str:
         "httpVersion": "HTTP/1.1",
     }
     entries = []
-    for row in sorted(rows, key=lambda row: row.start_s):
+    for row in sorted(run.rows, key=lambda row: row.start_s):
         end_s = row.end_s or row.first_byte_s or row.start_s
         first_s = row.first_byte_s or end_s
         timings = {
@@ -190,8 +198,11 @@ def write_har(rows: Sequence[TracedRequest]) -> str:
             "request": asked, "response": answer, "cache": {}, "timings": timings,
             "connection": str(row.connection), "_kind": kind_of(row), "_process": row.process,
         })  # fmt: skip
-    creator = {"name": "wire trace", "version": "1"}
-    return json.dumps({"log": {"version": "1.2", "creator": creator, "entries": entries}})
+    log = {
+        "version": "1.2", "creator": {"name": "wire trace", "version": "1"}, "entries": entries,
+        "_command": shlex.join(command), "_run": asdict(replace(run, rows=())),
+    }  # fmt: skip
+    return json.dumps({"log": log}, indent=1)
 
 
 # Colours of the book: two for time that no request takes, one a kind of object.
