@@ -368,7 +368,7 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
         if rank and wall_s - after_s < max(_LEAST_S, asking_s * (1 - 1 / WORTH)):
             continue
         client = client_of([trace.rows[i] for i in cause.rows] or trace.rows)
-        told = known["lines"].get(client, known["lines"]["any"])
+        told = known.get("clients", {}).get(client, known)
         is_bound = cause.edit is None or "bound" in known or after_least_s > _SURE * after_s
         if is_bound:  # at most so much, were what the trace does not show no limit at all
             after_s = _predict(trace, cause, trace.seen)[1]
