@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import IO
@@ -46,7 +45,6 @@ def run(
     profile: Profile | None = None,
     want_digest: bool = False,
     is_silent: bool = False,
-    places: Mapping[str, tuple[str, int]] | None = None,
 ) -> Run:
     """Run a program with the gateway before it, its input, output, exit code and signals its own.
 
@@ -62,8 +60,6 @@ def run(
         Whether what it prints is digested; it then prints to a pipe.
     is_silent : bool
         Whether what is digested is shown to nobody.
-    places : mapping, optional
-        Address of a `host:port`, instead of what its name resolves to.
 
     Returns
     -------
@@ -75,6 +71,8 @@ def run(
     UserError
         If the program is not there, or the gateway cannot begin. Once the program runs, nothing raises.
     """
+    if sys.platform != "linux":
+        raise UserError(f"wire trace on {sys.platform}; allowed: Linux, which tells who connects")
     given = {**os.environ, **(environment or {})}
     check_proxies(given)
     if shutil.which(command[0], path=given.get("PATH")) is None:
@@ -83,7 +81,7 @@ def run(
         folder = Path(tempfile.mkdtemp(prefix="wire-trace-"))  # of mode 700
     except OSError as error:
         raise UserError(tell_refusal(error)) from error
-    settings = Settings(folder, secrets.token_hex(8), os.getpid(), places or {}, profile)
+    settings = Settings(folder, secrets.token_hex(8), os.getpid(), profile)
     guard = _Guard(settings, given)
     bundle, token = settings.bundle, settings.token
     theirs = make_environment(given, port=guard.port, bundle=bundle, token=token)
@@ -149,13 +147,21 @@ def _copy(output: IO[bytes] | None, digest: hashlib._Hash | None, is_silent: boo
                 sys.stdout.buffer.flush()
 
 
+def _is_at_terminal() -> bool:
+    """Tell whether a terminal is at this process, whose Ctrl-C the program gets too."""
+    with suppress(OSError), open("/dev/tty", "rb") as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
+
+
 @contextmanager
 def _signals_for_program() -> Iterator[Callable[[Callable[[int], None]], None]]:
-    """Leave signals to the program: those of the terminal reach it anyway, the others are passed on."""
+    """Leave signals to the program: those of a terminal reach it anyway, all others are passed on."""
     send: list[Callable[[int], None]] = []
+    of_terminal = (signal.SIGINT, signal.SIGQUIT) if _is_at_terminal() else ()
 
     def handle(number: int, _frame: object) -> None:
-        for one in send if number in (signal.SIGTERM, signal.SIGHUP) else ():
+        for one in send if number not in of_terminal else ():
             one(number)
 
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
@@ -180,11 +186,11 @@ class _Guard:
         self.rows, self.tunnels = list[TracedRequest](), list[Tunnel]()
         self.remarks, self.processor_s = list[str](), 0.0
         self._is_over, self._begin_s = False, time.monotonic()
-        self._start(settings)
+        self._start()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def _start(self, settings: Settings) -> None:
+    def _start(self) -> None:
         """Start a gateway at the port."""
         self._pipe, theirs = Pipe()
         shared = [theirs.fileno(), self._listener.fileno()]
@@ -202,7 +208,7 @@ class _Guard:
                     start_new_session=True,  # the terminal's signals are for the program
                 )
             theirs.close()
-            self._pipe.send(settings)
+            self._pipe.send(self._settings)
             refusal = self._pipe.recv()
         except EOFError:
             refusal = f"the gateway did not start: {' '.join(log.read_text().split()[-20:])}"
@@ -219,15 +225,12 @@ class _Guard:
     def _read(self) -> None:
         """Gather what gateways see, to the end of the program."""
         while not self._is_over:
-            reached_s = None
             with suppress(EOFError, OSError):
                 while True:
                     batch: Batch = self._pipe.recv()
                     self.rows += batch.rows
                     self.tunnels += batch.tunnels
-                    if reached_s is not None:
-                        self.processor_s += batch.processor_s - reached_s
-                    reached_s = batch.processor_s
+                    self.processor_s += batch.processor_s
             if not self._is_over:
                 code, after_s = self._process.wait(), time.monotonic() - self._begin_s
                 self.remarks.append(
@@ -235,7 +238,7 @@ class _Guard:
                     " what is encrypted was passed on unread from then on"
                 )
                 try:
-                    self._start(replace(self._settings, is_reading=False))
+                    self._start()
                 except UserError as error:
                     return self.remarks.append(str(error))
 
