@@ -182,6 +182,14 @@ class TimedPipe(Pipe):
         self.giving_s += time.perf_counter() - before_s
 
 
+class Server(Upstream):
+    """Hold a connection to a server, opened once: what happens to it happens to the program's."""
+
+    def open(self) -> Source:
+        """Return the connection as it is."""
+        return self.source or super().open()
+
+
 class OtherProtocol(Exception):
     """What the server says is no answer of HTTP/1.1: by agreement (101), or because it speaks no such thing."""
 
@@ -196,8 +204,7 @@ class TracedExchange(Exchange):
         """Serve the request; tell whether the connection goes on."""
         if self.fault is not None:
             return super().serve()
-        source, is_whole = self.upstream.source, True
-        assert source is not None  # never opened anew: what happens to it happens to the program's
+        source, is_whole = self.upstream.open(), True
         source.sock.sendall(self.request.raw)
         response = self._wait_for_consent(source) if self.request.expects_continue else None
         if self.request.brings_body:
@@ -264,7 +271,7 @@ class Connection:
         self._gateway, self._number = gateway, number
         self._accepted_s = time.perf_counter()
         self._client = Source(sock)
-        self._server = Upstream(("", 0))
+        self._server = Server(("", 0))
         self._pipe = TimedPipe(is_copying=True)
         self._scheme, self._host, self._port = "https", "", 0
         self._login: bytes | None = None  # for the proxy between, if there is one
@@ -311,7 +318,7 @@ class Connection:
         if proxy is not None:
             address, self._login = (proxy.hostname or "", proxy.port or 80), login_of(proxy)
         self._server.close()
-        begin_s, self._server = time.perf_counter(), Upstream(address)
+        begin_s, self._server = time.perf_counter(), Server(address)
         try:
             server = self._server.open()
         except OSError as error:

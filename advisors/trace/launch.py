@@ -43,7 +43,6 @@ def run(
     *,
     environment: Mapping[str, str] | None = None,
     profile: Profile | None = None,
-    want_digest: bool = False,
     is_silent: bool = False,
 ) -> Run:
     """Run a program with the gateway before it, its input, output, exit code and signals its own.
@@ -56,10 +55,8 @@ def run(
         Variables that it gets besides those of this process.
     profile : Profile, optional
         Network to emulate on all its connections, besides the one that is there.
-    want_digest : bool
-        Whether what it prints is digested; it then prints to a pipe.
     is_silent : bool
-        Whether what is digested is shown to nobody.
+        Whether what it prints is digested instead of shown.
 
     Returns
     -------
@@ -86,7 +83,7 @@ def run(
     bundle, token = settings.bundle, settings.token
     theirs = make_environment(given, port=guard.port, bundle=bundle, token=token)
     try:
-        return _run(command, theirs, guard, want_digest, is_silent)
+        return _run(command, theirs, guard, hashlib.sha256() if is_silent else None)
     finally:
         guard.stop()
 
@@ -95,11 +92,9 @@ def _run(
     command: Sequence[str],
     env: Mapping[str, str],
     guard: _Guard,
-    want_digest: bool,
-    is_silent: bool,
+    digest: hashlib._Hash | None,
 ) -> Run:
     before_s, begin_s, started_s = _reaped_s(), time.time(), time.perf_counter()
-    digest = hashlib.sha256() if want_digest else None
     with _signals_for_program() as pass_on:
         try:
             child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE if digest else None)
@@ -107,11 +102,11 @@ def _run(
             raise UserError(f"COMMAND is {show(command[0])}; {error.strerror}") from error
         pass_on(child.send_signal)
         watch = _Watch(child.pid, guard.port)
-        copy = threading.Thread(target=_copy, args=(child.stdout, digest, is_silent), daemon=True)
-        copy.start()
+        reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)
+        reader.start()
         code = child.wait()
         wall_s = time.perf_counter() - started_s
-        copy.join(STOP_TIMEOUT_S)  # a process that it left may hold its output open
+        reader.join(STOP_TIMEOUT_S)  # a process that it left may hold its output open
     samples = watch.stop()
     used_s = max(samples[-1][1] if samples else 0.0, _reaped_s() - before_s)
     guard.finish()
@@ -135,16 +130,12 @@ def _reaped_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _copy(output: IO[bytes] | None, digest: hashlib._Hash | None, is_silent: bool) -> None:
-    """Hand on what the program prints, and digest it."""
-    if output is None or digest is None:
-        return
-    with output:
-        while data := os.read(output.fileno(), 1 << 16):
-            digest.update(data)
-            if not is_silent:
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
+def _digest(output: IO[bytes] | None, digest: hashlib._Hash | None) -> None:
+    """Digest what the program prints, if it prints to us."""
+    if output is not None and digest is not None:
+        with output:
+            while data := os.read(output.fileno(), 1 << 16):
+                digest.update(data)
 
 
 def _is_at_terminal() -> bool:
