@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -106,6 +106,12 @@ def find_gateways() -> list[psutil.Process]:
     return [one for one in found if "advisors.trace.gateway" in " ".join(one.cmdline())]
 
 
+def read_in_time(path: Path) -> str:
+    """Wait until a program has written a file, and read it."""
+    assert becomes(lambda: path.exists() and bool(path.read_text()))
+    return path.read_text()
+
+
 UPLOADS = """
 connection = connect()
 def put(path, body, **headers):
@@ -184,16 +190,13 @@ while os.path.exists({os.fspath(tmp_path / "asked")!r}): time.sleep(0.01)
 assert len(get(context=ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"]))) == 1000
 """
 
-    def kill() -> None:
-        becomes(lambda: (tmp_path / "asked").exists())
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(trace, place, program)
+        assert becomes((tmp_path / "asked").exists)
         time.sleep(0.5)
         find_gateways()[0].kill()
         (tmp_path / "asked").unlink()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    run = trace(place, program)
-    killer.join()
+    run = running.result()
     assert run.exit_code == 0
     assert len(run.rows) == 1 and "the gateway ended" in run.remarks[0]
     assert [one.reason for one in run.unread] == ["the gateway ended"]
@@ -231,12 +234,11 @@ print(run.exit_code, len(run.rows))
         text=True,
         start_new_session=True,
     ) as running:
-        assert becomes(lambda: asked.exists() and bool(asked.read_text()))
+        pid = int(read_in_time(asked))
         if how == "ctrl-c":
             os.write(ours, b"\3")
         else:
-            pid = int(asked.read_text()) if how == signal.SIGKILL else running.pid
-            os.kill(pid, int(how))
+            os.kill(pid if how == signal.SIGKILL else running.pid, int(how))
         said = running.communicate(timeout=30)[0]
     for end in (ours, theirs):
         os.close(end)
@@ -253,23 +255,16 @@ time.sleep(1); get(); open({os.fspath(tmp_path / "done")!r}, "w").write(os.envir
     )
     assert run.exit_code == 0 and run.wall_s < 30
     assert "still running" in run.remarks[0]
-    assert becomes(lambda: (tmp_path / "done").exists() and bool((tmp_path / "done").read_text()))
-    folder = Path((tmp_path / "done").read_text()).parent
+    folder = Path(read_in_time(tmp_path / "done")).parent
     assert becomes(lambda: not folder.exists() and not find_gateways())
 
 
 def test_two_at_once(place: Place) -> None:
     """Each has its own requests."""
-    runs = list[Run]()
     programs = [f"for _ in range({n}): get()" for n in (2, 5)]
-    threads = [
-        threading.Thread(target=lambda one=one: runs.append(trace(place, one))) for one in programs
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(len(run.rows) for run in runs) == [2, 5]
+    with ThreadPoolExecutor() as pool:
+        runs = pool.map(lambda program: trace(place, program), programs)
+    assert [len(run.rows) for run in runs] == [2, 5]
 
 
 def test_only_the_program_is_served_and_what_goes_past_is_found(
@@ -283,22 +278,16 @@ open({os.fspath(told)!r}, "w").write(os.environ["HTTPS_PROXY"])
 while os.path.exists({os.fspath(told)!r}): time.sleep(0.02)
 """
     answers = []
-
-    def intrude() -> None:
-        becomes(lambda: told.exists() and bool(told.read_text()))
-        with socket.create_connection(
-            ("127.0.0.1", urlsplit(told.read_text()).port or 0)
-        ) as stranger:
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(trace, place, program)
+        port = urlsplit(read_in_time(told)).port or 0
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
             stranger.sendall(f"GET {place.plain}/whole HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             with suppress(ConnectionResetError):
                 answers.append(stranger.recv(100))
         time.sleep(2 * launch.LOOK_S)
         told.unlink()
-
-    thread = threading.Thread(target=intrude)
-    thread.start()
-    run = trace(place, program)
-    thread.join()
+    run = running.result()
     assert not any(answers) and not run.rows
     assert [one.address for one in run.bypassed] == [f"127.0.0.1:{host.port}"]
 
