@@ -110,7 +110,7 @@ class Program(Steps):
             )
             self.digest = sha256(ended.stdout).hexdigest()
             return ended.returncode
-        self.run_ = launch.run(words, environment=variables, want_digest=True, is_silent=True)
+        self.run_ = launch.run(words, environment=variables, is_silent=True)
         self.digest = self.run_.output_digest or ""
         return self.run_.exit_code
 

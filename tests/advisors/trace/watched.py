@@ -68,6 +68,4 @@ def watch(text: str, near: Location, network: Profile) -> Run:
     }  # fmt: skip
     words = [sys.executable, "-W", "ignore", "-c", text]
     environment = {name: str(value) for name, value in given.items()}
-    return launch.run(
-        words, environment=environment, profile=network, want_digest=True, is_silent=True
-    )
+    return launch.run(words, environment=environment, profile=network, is_silent=True)
