@@ -99,7 +99,7 @@ def trace(
     claim(out)
     from advisors.trace import findings, launch, render
 
-    run = launch.run(command, want_digest=bool(tried))
+    run = launch.run(command)
     try:
         render.write_trace(out, run, command)
         report = findings.report(run, network)
@@ -241,9 +241,7 @@ def measure(
             ((after, environment), (before, {})) if n % 2 else ((before, {}), (after, environment))
         ):
             if len(runs) == n:
-                runs.append(
-                    launch.run(command, environment=given, want_digest=True, is_silent=True)
-                )
+                runs.append(launch.run(command, environment=given, is_silent=True))
     ratios = [one.wall_s / two.wall_s for one, two in zip(before, after, strict=True)]
     ratio = ratio_interval(np.log(ratios))
     predicted = next((one.gain for one in report.findings if one.setting == setting), 0.0)
@@ -256,10 +254,11 @@ def measure(
         lines.append(
             f"with {setting} the exit code was {after[0].exit_code}, without it {first.exit_code}"
         )
-    digests = {one.output_digest for one in before}
-    if len(digests) > 1:
+    # the first run printed for its reader
+    digests, others = ({one.output_digest for one in runs} for runs in (before[1:], after))
+    if len(digests) > 1 or len(others) > 1:
         lines.append("the output differs from run to run, so it cannot be compared")
-    elif {one.output_digest for one in after} != digests:
+    elif others != digests:
         lines.append(f"the output is another with {setting}")
     else:
         lines.append("the output is the same")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from advisors.trace.analysis import intervals, kind_of
+from advisors.trace.analysis import kind_of
 from advisors.trace.findings import N_PRINTED, Finding, Report
 from advisors.trace.rows import Run, TracedRequest
 from helpers.errors import UserError, cut, explain, printable, show, write_bytes
@@ -211,10 +211,6 @@ _COLOURS = {
     "HEAD": "#b34700", "probe": "#841900", "credentials": "#841900", "write": "#8a6000",
     "chunk": "#0073b1", "range": "#0073b1", "object": "#0073b1",
 }  # fmt: skip
-_BANDS = {
-    "nothing asked": "#e5e5e5", "waiting for first bytes": "#e0b100", "receiving": "#0073b1",
-    "the client cannot keep up": "#841900",
-}  # fmt: skip
 _WIDTH, _ROW, _MOST_HEIGHT, _LEAST_HEIGHT = 10_000, 10, 720, 160
 _STYLE = """
 body{font:16px/1.45 system-ui,sans-serif;color:#333;background:#fff;margin:0 auto;max-width:75rem;padding:1rem;box-sizing:border-box}
@@ -244,19 +240,21 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
     ticks = (begin_s - run.begin_s + part * (until_s - begin_s) / 4 for part in range(5))
     axis = "".join(f"<span>{second:.1f} s</span>" for second in ticks)
     height = min(_MOST_HEIGHT, max(_LEAST_HEIGHT, 8 * len(rows)))
-    bands, bars = _bands(run, begin_s, until_s), _bars(rows, begin_s, until_s)
+    key = "".join(
+        f'<li><i style="background:{_COLOURS[kind]}"></i>{kind}</li>' for kind in report.kinds
+    )
     body = [
         f"<h1>{_safe(title)}</h1>",
         *(f"<p>{_safe(line.strip())}</p>" for line in lines),
-        "<h2>Where the time went, from the first request on</h2>",
-        _draw(bands, 1, 28, "what each moment was spent on"),
-        _key(_BANDS),
         "<h2>Each request from top to bottom, in the order in which they began</h2>",
         "<p>Pale while it waits for its first byte, full while it receives.",
         "A staircase is a chain: each step waited for the one before. A wall is many at once.</p>",
-        _draw(bars, _ROW * max(len(rows), 1), height, "requests over time"),
+        f'<svg role="img" aria-label="requests over time" style="height:{height}px"',
+        f' viewBox="0 0 {_WIDTH} {_ROW * max(len(rows), 1)}" preserveAspectRatio="none">',
+        *_bars(rows, begin_s, until_s),
+        "</svg>",
         f'<div class="axis">{axis}</div>',
-        _key({kind: _COLOURS[kind] for kind in report.kinds}),
+        f'<ul class="key">{key}</ul>',
         f"<h2>What to change</h2><ol>{causes or 'No known cause that is worth it.'}</ol>",
     ]
     head = (
@@ -269,38 +267,6 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
 
 def _safe(text: str) -> str:
     return escape(printable(text))
-
-
-def _key(colours: dict[str, str]) -> str:
-    items = (
-        f'<li><i style="background:{colour}"></i>{_safe(name)}</li>'
-        for name, colour in colours.items()
-    )
-    return f'<ul class="key">{"".join(items)}</ul>'
-
-
-def _draw(shapes: Iterator[str], n_high: int, height: int, label: str) -> str:
-    return (
-        f'<svg role="img" aria-label="{label}" style="height:{height}px" viewBox="0 0 {_WIDTH} {n_high}"'
-        f' preserveAspectRatio="none">{"".join(shapes)}</svg>'
-    )
-
-
-def _bands(run: Run, begin_s: float, until_s: float) -> Iterator[str]:
-    """Draw what each moment was spent on."""
-    scale = _WIDTH / max(until_s - begin_s, 1e-9)
-    for start_s, stop_s, n_waiting, n_flowing, blocked in intervals(run.rows, until_s):
-        parts = {"nothing asked": 1.0}
-        if n_flowing:
-            parts = {"receiving": 1 - blocked, "the client cannot keep up": blocked}
-        elif n_waiting:
-            parts = {"waiting for first bytes": 1.0}
-        y = 0.0
-        for name, part in parts.items():
-            x, width = scale * (start_s - begin_s), scale * (stop_s - start_s)
-            if part > 0:
-                yield f'<path fill="{_BANDS[name]}" d="M{x:.1f} {y:.2f}h{width:.1f}v{part:.2f}h-{width:.1f}z"/>'
-            y += part
 
 
 def _bars(rows: Sequence[TracedRequest], begin_s: float, until_s: float) -> Iterator[str]:
