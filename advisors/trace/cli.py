@@ -10,13 +10,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from helpers.errors import UserError, cut, say, tell_refusal
+from helpers.errors import UserError, cut, say, show, tell_refusal
 
 if TYPE_CHECKING:
     from advisors.trace.findings import Report
@@ -98,25 +99,27 @@ def trace(
     claim(out)
     from advisors.trace import findings, launch, render
 
-    run = launch.run(command, want_digest=bool(tried))
-    report = findings.report(run, network)
-    render.write_files(out, run, report, command)
-    _tell(report, command, is_json=is_json, quiet=quiet)
-    if not quiet:
-        say(
-            f"{out}/: {', '.join(one for one in render.FILES if one != 'trace.json')} (waterfall)",
-            err=True,
-        )
-    if environment:
-        for line in measure(command, run, report, tried, environment):
+    run = launch.run(command)
+    try:
+        render.write_trace(out, run, command)
+        report = findings.report(run, network)
+        render.write_page(out, run, report, command)
+        _tell(report, command, is_json=is_json, quiet=quiet)
+        if not quiet:
+            say(f"{out}/: {', '.join(render.FILES)} (waterfall)", err=True)
+        for line in measure(command, run, report, tried, environment) if environment else ():
             say(line, err=True)
-    above = [
-        f"{name} {count:g}, at most {maxima[name]:g}"
-        for name, count in _counted(report).items()
-        if count > maxima[name]
-    ]
-    if above:
-        say(f"above --max: {'; '.join(above)}", err=True)
+        above = [
+            f"{name} {count:g}, at most {maxima[name]:g}"
+            for name, count in _counted(report).items()
+            if count > maxima[name]
+        ]
+        if above:
+            say(f"above --max: {'; '.join(above)}", err=True)
+    except Exception as error:  # ours, whatever it is: the program did what it did
+        with suppress(OSError):
+            say(f"wire trace: the report failed: {show(error)}", err=True)
+        sys.exit(run.exit_code)
     sys.exit(1 if above else run.exit_code)
 
 
@@ -238,9 +241,7 @@ def measure(
             ((after, environment), (before, {})) if n % 2 else ((before, {}), (after, environment))
         ):
             if len(runs) == n:
-                runs.append(
-                    launch.run(command, environment=given, want_digest=True, is_silent=True)
-                )
+                runs.append(launch.run(command, environment=given, is_silent=True))
     ratios = [one.wall_s / two.wall_s for one, two in zip(before, after, strict=True)]
     ratio = ratio_interval(np.log(ratios))
     predicted = next((one.gain for one in report.findings if one.setting == setting), 0.0)
@@ -253,10 +254,11 @@ def measure(
         lines.append(
             f"with {setting} the exit code was {after[0].exit_code}, without it {first.exit_code}"
         )
-    digests = {one.output_digest for one in before}
-    if len(digests) > 1:
+    # the first run printed for its reader
+    digests, others = ({one.output_digest for one in runs} for runs in (before[1:], after))
+    if len(digests) > 1 or len(others) > 1:
         lines.append("the output differs from run to run, so it cannot be compared")
-    elif {one.output_digest for one in after} != digests:
+    elif others != digests:
         lines.append(f"the output is another with {setting}")
     else:
         lines.append("the output is the same")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite
@@ -35,6 +35,7 @@ _LEAST_BUSY_S = 0.5  # of processors, which any client needs for a while
 _WASTED = 1.3  # times the bytes that were needed
 _BUSY = 0.5  # share of the time from which on processors, or the link, are the cause
 _UNSEEN_NBYTES_PER_S = 50e6  # of a stream that no body shows
+_SURE = 1.2  # times the time predicted, above which on a slower network the gain is one at most
 _FAR_S = 0.02  # a round trip within a region takes a tenth of it
 _FEW_IN_FLIGHT, _MORE_IN_FLIGHT = 16, 64
 
@@ -60,47 +61,23 @@ class Finding:
     line: str  # that changes it
     gain: float  # of the whole program, times as fast; 0 where the result is wrong, not late
     seconds: float  # of the whole program, predicted
-    is_bound: bool  # whether it can gain so much at most
+    is_bound: bool  # whether it gains so much at most, for the trace does not tell
     setting: str  # of `--try`, or nothing
     see: str  # address in the book
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A run, and what several causes ask of it."""
-
-    run: Run
-    trace: Trace
-    network: Network  # that the trace shows
-    time: dict[str, float]
-
-    @property
-    def rows(self) -> list[TracedRequest]:
-        """The requests in the order in which they began."""
-        return self.trace.rows
-
-    def places(self, chosen: Callable[[TracedRequest], bool]) -> list[int]:
-        """Find where some requests stand."""
-        return [i for i, row in enumerate(self.rows) if chosen(row)]
-
-    def by_object(self, places: Sequence[int]) -> Iterator[list[int]]:
-        """Group requests by what they ask for, each group in the order in which they began."""
-        groups = defaultdict[tuple[str, str], list[int]](list)
-        for i in places:
-            groups[self.rows[i].host, self.rows[i].key].append(i)
-        yield from groups.values()
-
-    def drop(self, places: Sequence[int]) -> Edit:
-        """Ask for all but these."""
-        return Edit(keep(self.rows, places))
+def _drop(trace: Trace, places: Sequence[int], evidence: str, *, n_kept: int = 0) -> Cause | None:
+    """Ask for all but these, of which the first may have to stay."""
+    edit = Edit(keep(trace.rows, places[n_kept:]))
+    return Cause(places, evidence, edit) if places else None
 
 
-def _failed(scene: Scene) -> Cause | None:
+def _failed(trace: Trace) -> Cause | None:
     """Chunks that were refused and never came, in a program that went on as if they were empty."""
     came = {
-        (row.host, row.key) for row in scene.rows if 200 <= row.status < 300 and row.method == "GET"
+        (row.host, row.key) for row in trace.rows if 200 <= row.status < 300 and row.method == "GET"
     }
-    failed = scene.places(
+    failed = trace.places(
         lambda row: (
             row.method == "GET"
             and analysis.is_chunk(row)
@@ -108,180 +85,178 @@ def _failed(scene: Scene) -> Cause | None:
             and (row.host, row.key) not in came
         )
     )
-    if not failed or scene.run.exit_code:
+    if not failed or trace.run.exit_code:
         return None
-    names = {scene.rows[i].key for i in failed}
-    status = scene.rows[failed[0]].status or "no answer"
+    names = {trace.rows[i].key for i in failed}
+    status = trace.rows[failed[0]].status or "no answer"
     told = f"{len(names)} chunks were answered {status} and never came, and the program ended well: their values are fill values"
     return Cause(failed, told)
 
 
-def _looks(scene: Scene) -> Cause | None:
+def _looks(trace: Trace) -> Cause | None:
     """Objects whose size is asked for before they are read."""
     dropped = []
-    for group in scene.by_object([*range(len(scene.rows))]):
+    for group in trace.by_object([*range(len(trace.rows))]):
         for i, j in itertools.pairwise(group):
-            row, following = scene.rows[i], scene.rows[j]
+            row, following = trace.rows[i], trace.rows[j]
             if row.method == "HEAD" and row.status < 300 and following.method == "GET":
                 dropped.append(i)
-    n_get = len(scene.places(lambda row: row.method == "GET"))
+    n_get = len(trace.places(lambda row: row.method == "GET"))
     told = f"{len(dropped)} of {n_get} objects that were read had been asked for their size first"
-    return Cause(dropped, told, scene.drop(dropped))
+    return _drop(trace, dropped, told)
 
 
-def _repeats(scene: Scene) -> Cause | None:
+def _repeats(trace: Trace) -> Cause | None:
     """Bytes of an object that had come before."""
     seen, again = set[tuple[object, ...]](), list[int]()
-    for i in scene.places(
+    for i in trace.places(
         lambda row: row.method == "GET" and row.status < 300 and kind_of(row) != "listing"
     ):
-        row = scene.rows[i]
+        row = trace.rows[i]
         asked = row.host, row.key, row.range_start, row.range_nbytes
         again += [i] * (asked in seen)
         seen.add(asked)
-    nbytes = sum(scene.rows[i].nbytes for i in again)
+    nbytes = sum(trace.rows[i].nbytes for i in again)
     told = f"{len(again)} requests brought {write_bytes(nbytes)} that had come before"
-    return Cause(again, told, scene.drop(again))
+    return _drop(trace, again, told)
 
 
-def _overlaps(scene: Scene) -> Cause | None:
+def _overlaps(trace: Trace) -> Cause | None:
     """Ranges that hold bytes of others: a read-ahead that was thrown away."""
     fresh, part = dict[int, int](), list[int]()
-    for group in scene.by_object(
-        scene.places(lambda row: kind_of(row) == "range" and row.status < 300)
+    for group in trace.by_object(
+        trace.places(lambda row: kind_of(row) == "range" and row.status < 300)
     ):
-        spans = [span_of(scene.rows[i]) for i in group]
+        spans = [span_of(trace.rows[i]) for i in group]
         fresh |= zip(group, analysis.fresh_nbytes(spans), strict=True)
         part += [
             i
             for n, i in enumerate(group)
-            if spans[n] not in spans[:n] and fresh[i] < scene.rows[i].nbytes
+            if spans[n] not in spans[:n] and fresh[i] < trace.rows[i].nbytes
         ]
-    moved, unique = sum(scene.rows[i].nbytes for i in fresh), sum(fresh.values())
+    moved, unique = sum(trace.rows[i].nbytes for i in fresh), sum(fresh.values())
     if not part or moved < _WASTED * unique:
         return None
-    asked = [replace(one, nbytes=fresh.get(one.rows[0], one.nbytes)) for one in keep(scene.rows)]
+    asked = [replace(one, nbytes=fresh.get(one.rows[0], one.nbytes)) for one in keep(trace.rows)]
     told = f"{write_bytes(moved)} came for {write_bytes(unique)} of the files: a read-ahead is thrown away at each jump"
     return Cause(part, told, Edit([one for one in asked if fresh.get(one.rows[0], 1)]))
 
 
-def _neighbours(scene: Scene) -> Cause | None:
+def _neighbours(trace: Trace) -> Cause | None:
     """Ranges that touch, asked for one after the other."""
     joined, touching, n_all = list[list[int]](), list[int](), 0
-    ranges = scene.places(
+    ranges = trace.places(
         lambda row: kind_of(row) in ("range", "chunk") and row.range_start is not None
     )
-    for group in scene.by_object(ranges):
+    for group in trace.by_object(ranges):
         n_all += len(group) - 1
         joined.append([group[0]])
         for i, j in itertools.pairwise(group):
-            (_, before), (start, end) = span_of(scene.rows[i]), span_of(scene.rows[j])
-            if 0 <= start - before <= _GAP_NBYTES and scene.rows[j].start_s >= scene.rows[i].end_s:
+            (_, before), (start, end) = span_of(trace.rows[i]), span_of(trace.rows[j])
+            if 0 <= start - before <= _GAP_NBYTES and trace.rows[j].start_s >= trace.rows[i].end_s:
                 touching.append(j)
-                if end - span_of(scene.rows[joined[-1][0]])[0] <= _JOINED_NBYTES:
+                if end - span_of(trace.rows[joined[-1][0]])[0] <= _JOINED_NBYTES:
                     joined[-1].append(j)
                     continue
             joined.append([j])
-    asked = keep(scene.rows, ranges)
+    asked = keep(trace.rows, ranges)
     for one in joined:
-        first, last = scene.rows[one[0]], scene.rows[one[-1]]
+        first, last = trace.rows[one[0]], trace.rows[one[-1]]
         asked.append(Asked((*one,), span_of(last)[1] - span_of(first)[0]))
-    told = f"{len(touching)} of {n_all} neighbours touch; joined they are {len(asked)} requests instead of {len(scene.rows)}"
+    told = f"{len(touching)} of {n_all} neighbours touch; joined they are {len(asked)} requests instead of {len(trace.rows)}"
     return Cause(touching, told, Edit(asked))
 
 
-def _metadata(scene: Scene) -> Cause | None:
+def _metadata(trace: Trace) -> Cause | None:
     """Metadata asked for array by array."""
-    asked = scene.places(is_metadata)
-    found = {scene.rows[i].key.rpartition("/")[0] for i in asked if scene.rows[i].status < 300}
+    asked = trace.places(is_metadata)
+    found = {trace.rows[i].key.rpartition("/")[0] for i in asked if trace.rows[i].status < 300}
     if len(found) <= 3:
         return None
     told = f"{len(asked)} requests for metadata in {len(found)} places, which could be in one"
-    return Cause(asked, told, scene.drop(asked[1:]))
+    return _drop(trace, asked, told, n_kept=1)
 
 
-def _probes(scene: Scene) -> Cause | None:
+def _probes(trace: Trace) -> Cause | None:
     """Look-ups of what is not there."""
-    missing = scene.places(lambda row: row.status == 404)
-    names = Counter(scene.rows[i].key.rpartition("/")[2] for i in missing)
-    if not missing:
-        return None
-    told = f"{len(missing)} of {len(scene.rows)} requests were answered 404, such as for {names.most_common(1)[0][0]}"
-    return Cause(missing, told, scene.drop(missing))
+    missing = trace.places(lambda row: row.status == 404)
+    names = Counter(trace.rows[i].key.rpartition("/")[2] for i in missing)
+    such = ", ".join(name for name, _ in names.most_common(1))
+    told = f"{len(missing)} of {len(trace.rows)} requests were answered 404, such as for {such}"
+    return _drop(trace, missing, told)
 
 
-def _listings(scene: Scene) -> Cause | None:
+def _listings(trace: Trace) -> Cause | None:
     """List before each read."""
-    listed = scene.places(lambda row: kind_of(row) == "listing")
-    told = f"{len(listed)} listings for {len(scene.places(is_data))} reads"
-    return Cause(listed, told, scene.drop(listed[1:]))
+    listed = trace.places(lambda row: kind_of(row) == "listing")
+    told = f"{len(listed)} listings for {len(trace.places(is_data))} reads"
+    return _drop(trace, listed, told, n_kept=1)
 
 
-def _credentials(scene: Scene) -> Cause | None:
+def _credentials(trace: Trace) -> Cause | None:
     """Credentials sought from the metadata service of a machine."""
-    asked = scene.places(lambda row: kind_of(row) == "credentials")
-    seconds = sum(scene.rows[i].end_s - scene.rows[i].start_s for i in asked)
-    past = [one for one in scene.run.bypassed if one.address.startswith(analysis.METADATA_SERVICES)]
+    asked = trace.places(lambda row: kind_of(row) == "credentials")
+    seconds = sum(trace.rows[i].end_s - trace.rows[i].start_s for i in asked)
+    past = [one for one in trace.run.bypassed if one.address.startswith(analysis.METADATA_SERVICES)]
     if not asked and not past:
         return None
     took = f" in {seconds:.1f} s" if asked else "; what they took counts as idle"
     told = f"{len(asked) + len(past)} connections to a metadata service{took}"
-    saved_s = 0.0 if asked else scene.time["idle"]
-    return Cause(asked, told, scene.drop(asked) if asked else None, saved_s)
+    return _drop(trace, asked, told) or Cause((), told, saved_s=trace.time["idle"])
 
 
-def _throttled(scene: Scene) -> Cause | None:
+def _throttled(trace: Trace) -> Cause | None:
     """Refusals for now, after which a client asks again."""
-    refused = scene.places(lambda row: row.status in RETRIED)
-    if not refused:
-        return None
-    told = f"{len(refused)} of {len(scene.rows)} requests were answered {scene.rows[refused[0]].status}: slow down, and then asked again"
-    return Cause(refused, told, scene.drop(refused))
+    refused = trace.places(lambda row: row.status in RETRIED)
+    told = (
+        f"{len(refused)} of {len(trace.rows)} requests were refused for now, and then asked again"
+    )
+    return _drop(trace, refused, told)
 
 
-def _connections(scene: Scene) -> Cause | None:
+def _connections(trace: Trace) -> Cause | None:
     """Handshakes before every request or two."""
-    new = scene.places(lambda row: row.is_first)
-    if len(new) < max(0.5 * len(scene.rows), 2 * analysis.most_in_flight(scene.rows)):
+    new = trace.places(lambda row: row.is_first)
+    if len(new) < max(0.5 * len(trace.rows), 2 * analysis.most_in_flight(trace.rows)):
         return None
-    each_s = median(scene.rows[i].handshake_s for i in new)
-    told = f"{len(new)} connections for {len(scene.rows)} requests, each set up in {1000 * each_s:.0f} ms"
-    return Cause(new, told, Edit(keep(scene.rows), is_connected=True))
+    each_s = median(trace.rows[i].handshake_s for i in new)
+    told = f"{len(new)} connections for {len(trace.rows)} requests, each set up in {1000 * each_s:.0f} ms"
+    return Cause(new, told, Edit(keep(trace.rows), is_connected=True))
 
 
-def _far(scene: Scene) -> Cause | None:
+def _far(trace: Trace) -> Cause | None:
     """Round trips that are most of the first byte."""
-    set_up_s = [row.handshake_s for row in scene.rows if row.is_first and row.handshake_s]
+    set_up_s = [row.handshake_s for row in trace.rows if row.is_first and row.handshake_s]
     round_trip_s = median(set_up_s) / HANDSHAKE_ROUND_TRIPS if set_up_s else 0.0
-    round_trip_s = min(round_trip_s, scene.network.first_byte_median_s)
-    if round_trip_s < max(_FAR_S, 0.4 * scene.network.first_byte_median_s):
+    round_trip_s = min(round_trip_s, trace.seen.first_byte_median_s)
+    if round_trip_s < max(_FAR_S, 0.4 * trace.seen.first_byte_median_s):
         return None
-    told = f"a round trip takes {1000 * round_trip_s:.0f} of the {1000 * scene.network.first_byte_median_s:.0f} ms to the first byte: the store is far away"
-    edit = Edit(keep(scene.rows), less_s=round_trip_s, is_connected=True)
-    return Cause(range(len(scene.rows)), told, edit)
+    told = f"a round trip takes {1000 * round_trip_s:.0f} of the {1000 * trace.seen.first_byte_median_s:.0f} ms to the first byte: the store is far away"
+    edit = Edit(keep(trace.rows), less_s=round_trip_s, is_connected=True)
+    return Cause(range(len(trace.rows)), told, edit)
 
 
-def _data(scene: Scene) -> tuple[list[int], int]:
+def _data(trace: Trace) -> tuple[list[int], int]:
     """Find the requests for data, and how many of these were in flight at most."""
-    places = scene.places(is_data)
-    return places, analysis.most_in_flight([scene.rows[i] for i in places])
+    places = trace.places(is_data)
+    return places, analysis.most_in_flight([trace.rows[i] for i in places])
 
 
-def _in_turn(scene: Scene) -> Cause | None:
+def _in_turn(trace: Trace) -> Cause | None:
     """Objects that do not need one another, read one after the other."""
-    places, n_in_flight = _data(scene)
-    objects = [*scene.by_object(places)]
+    places, n_in_flight = _data(trace)
+    objects = [*trace.by_object(places)]
     if n_in_flight != 1 or len(objects) < max(_FEW, 0.5 * len(places)):
         return None
-    free = frozenset(scene.places(lambda row: is_data(row) or row.method == "HEAD"))
-    told = f"{len(objects)} objects were read one after the other, {write_bytes(median(scene.rows[i].nbytes for i in places))} each"
-    return Cause(places, told, Edit(keep(scene.rows), free))
+    free = frozenset(trace.places(lambda row: is_data(row) or row.method == "HEAD"))
+    told = f"{len(objects)} objects were read one after the other, {write_bytes(median(trace.rows[i].nbytes for i in places))} each"
+    return Cause(places, told, Edit(keep(trace.rows), free))
 
 
-def _few(scene: Scene) -> Cause | None:
+def _few(trace: Trace) -> Cause | None:
     """Fewer requests in flight than there were to make."""
-    places, n_in_flight = _data(scene)
-    rows = [scene.rows[i] for i in places]
+    places, n_in_flight = _data(trace)
+    rows = [trace.rows[i] for i in places]
     if not 1 < n_in_flight <= _FEW_IN_FLIGHT or len(places) < 3 * n_in_flight:
         return None
     # a queue goes on whenever one of its requests has ended; a program that waits for all begins anew
@@ -293,25 +268,25 @@ def _few(scene: Scene) -> Cause | None:
     if mean < _BUSY * n_in_flight:
         return None
     told = f"{len(places)} requests for data, never more than {n_in_flight} in flight, {mean:.1f} in the mean"
-    free = frozenset(scene.places(lambda row: is_data(row) or row.method == "HEAD"))
-    edit = Edit(keep(scene.rows), free, _MORE_IN_FLIGHT)
+    free = frozenset(trace.places(lambda row: is_data(row) or row.method == "HEAD"))
+    edit = Edit(keep(trace.rows), free, _MORE_IN_FLIGHT)
     return Cause(places, told, edit)
 
 
-def _one_stream(scene: Scene) -> Cause | None:
+def _one_stream(trace: Trace) -> Cause | None:
     """Large bodies that come over one connection while nothing else flows."""
-    large = scene.places(lambda row: is_data(row) and row.nbytes >= _LARGE_NBYTES)
-    if not large or analysis.most_in_flight([scene.rows[i] for i in large]) > 1:
+    large = trace.places(lambda row: is_data(row) and row.nbytes >= _LARGE_NBYTES)
+    if not large or analysis.most_in_flight([trace.rows[i] for i in large]) > 1:
         return None
-    nbytes = sum(scene.rows[i].nbytes for i in large)
-    told = f"{write_bytes(nbytes)} came one stream at a time, of {scene.network.stream_nbytes_per_s / 1e6:.0f} MB/s"
-    return Cause(large, told, Edit(split(scene.rows, large, _JOINED_NBYTES)))
+    nbytes = sum(trace.rows[i].nbytes for i in large)
+    told = f"{write_bytes(nbytes)} came one stream at a time, of {trace.seen.stream_nbytes_per_s / 1e6:.0f} MB/s"
+    return Cause(large, told, Edit(split(trace.rows, large, _JOINED_NBYTES)))
 
 
-def _processor(scene: Scene) -> Cause | None:
+def _processor(trace: Trace) -> Cause | None:
     """Processors that work while nobody waits for the network."""
-    time = scene.time
-    asking_s = scene.run.wall_s - time["start"]
+    time = trace.time
+    asking_s = trace.run.wall_s - time["start"]
     busy_s = time["processor"] + time["client"]
     # idle seconds may be those in which others had the processors
     if busy_s < max(_LEAST_BUSY_S, _BUSY * (asking_s - time["idle"]), _BUSY / 2 * asking_s):
@@ -320,19 +295,19 @@ def _processor(scene: Scene) -> Cause | None:
     return Cause((), told, saved_s=busy_s)
 
 
-def _link(scene: Scene) -> Cause | None:
+def _link(trace: Trace) -> Cause | None:
     """Bodies that flow all the time over a link that carries no more."""
-    time = scene.time
-    asking_s = scene.run.wall_s - time["start"]
-    _, n_in_flight = _data(scene)
+    time = trace.time
+    asking_s = trace.run.wall_s - time["start"]
+    _, n_in_flight = _data(trace)
     if time["bodies"] < _BUSY * asking_s or n_in_flight < 2:
         return None
-    rate = sum(row.nbytes for row in scene.rows) / time["bodies"] / 1e6
+    rate = sum(row.nbytes for row in trace.rows) / time["bodies"] / 1e6
     told = f"bodies flow in {time['bodies']:.1f} of {asking_s:.1f} s, {rate:.0f} MB/s in all: no request is in the way of another"
     return Cause((), told, saved_s=time["bodies"])
 
 
-_FINDERS: dict[str, Callable[[Scene], Cause | None]] = {
+_FINDERS: dict[str, Callable[[Trace], Cause | None]] = {
     "failed": _failed,
     "looks": _looks,
     "repeats": _repeats,
@@ -378,32 +353,25 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
     One that gains less than what is worth a change is none. On another network than that of the trace
     both times are predicted.
     """
-    trace = Trace(run.rows, on)
+    trace = Trace(run, on)
     if not trace.rows:
         return []
-    seen = analysis.find_network(trace.rows)
-    if not isfinite(seen.stream_nbytes_per_s):  # no body was large enough to tell
-        seen = replace(seen, stream_nbytes_per_s=_UNSEEN_NBYTES_PER_S)
-    scene = Scene(run, trace, seen, analysis.find_time(run))
-    base_s = trace.seconds(Edit(keep(trace.rows)), scene.network)
-    wall_s = wall_on(run, trace, base_s)
-    asking_s = wall_s - scene.time["start"]
+    likely, least = _bounds(trace)
     found = list[tuple[int, Finding]]()
     for name, finder in _FINDERS.items():
-        cause, known = finder(scene), _known()[name]
+        cause, known = finder(trace), _known()[name]
         if cause is None or len(cause.rows) < known.get("least", _FEW):
             continue
-        saved_s = cause.saved_s
-        if cause.edit is not None and base_s:
-            less = 1 - trace.seconds(cause.edit, scene.network) / base_s
-            saved_s = (wall_s - run.wall_s + trace.span_s) * less
-        rank = known.get("rank", 1)
-        if rank and saved_s < max(_LEAST_S, asking_s * (1 - 1 / WORTH)):
+        wall_s, after_s = _predict(trace, cause, likely)
+        after_least_s = _predict(trace, cause, least)[1]
+        rank, asking_s = known.get("rank", 1), wall_s - trace.time["start"]
+        if rank and wall_s - after_s < max(_LEAST_S, asking_s * (1 - 1 / WORTH)):
             continue
         client = client_of([trace.rows[i] for i in cause.rows] or trace.rows)
-        lines = known["lines"]
-        told = lines.get(client, lines["any"])
-        after_s = max(wall_s - saved_s, 1e-3)
+        told = known.get("clients", {}).get(client, known)
+        is_bound = cause.edit is None or "bound" in known or after_least_s > _SURE * after_s
+        if is_bound:  # at most so much, were what the trace does not show no limit at all
+            after_s = _predict(trace, cause, trace.seen)[1]
         one = Finding(
             name=name,
             title=known["title"],
@@ -412,7 +380,7 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
             line=told["do"],
             gain=wall_s / after_s if rank else 0.0,
             seconds=after_s,
-            is_bound=cause.edit is None,
+            is_bound=is_bound,
             setting=told.get("try", ""),
             see=known["see"],
         )
@@ -426,9 +394,34 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
     return [one for _, one in sorted(found, key=rank_of)]
 
 
-def wall_on(run: Run, trace: Trace, base_s: float) -> float:
+def _bounds(trace: Trace) -> tuple[Network, Network]:
+    """Give the network that is likely, and the slowest that the trace does not rule out.
+
+    A rate that no body showed may be much lower, and a link may carry no more than it was seen to.
+    """
+    seen, is_seen = trace.seen, isfinite(trace.seen.stream_nbytes_per_s)
+    rate = seen.stream_nbytes_per_s if is_seen else _UNSEEN_NBYTES_PER_S
+    likely, low = replace(seen, stream_nbytes_per_s=rate), rate if is_seen else rate / 5
+    until_s = max(row.end_s for row in trace.rows)
+    n_flowing = max(1, *(one[3] for one in analysis.intervals(trace.rows, until_s)))
+    together = min(seen.aggregate_nbytes_per_s, low * n_flowing)
+    return likely, replace(likely, stream_nbytes_per_s=low, aggregate_nbytes_per_s=together)
+
+
+def _predict(trace: Trace, cause: Cause, network: Network) -> tuple[float, float]:
+    """Predict what the program takes as it is, and without a cause."""
+    base_s = trace.seconds(Edit(keep(trace.rows)), network)
+    wall_s, saved_s = wall_on(trace, base_s), cause.saved_s
+    if cause.edit is not None and base_s:
+        less = 1 - trace.seconds(cause.edit, network) / base_s
+        saved_s = (wall_s - trace.run.wall_s + trace.span_s) * less
+    return wall_s, max(wall_s - saved_s, 1e-3)
+
+
+def wall_on(trace: Trace, base_s: float) -> float:
     """Compute what the program takes: as it was, or on another network in place of its own."""
-    return run.wall_s if trace.network is None else run.wall_s - trace.span_s + base_s
+    wall_s = trace.run.wall_s
+    return wall_s if trace.network is None else wall_s - trace.span_s + base_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +439,6 @@ class Report:
     sent_nbytes: int
     time_s: dict[str, float]  # what each second went to; they add up to `wall_s`
     kinds: dict[str, int]  # requests of each kind of object
-    most_moved: list[dict[str, object]]  # objects of which most bytes came
     first_byte_s: tuple[float, float]  # median and 95th percentile
     stream_mb_per_s: float  # 0 where no body was large enough to tell
     gateway_share: float  # of the wall time, for which the gateway had a processor
@@ -459,16 +451,9 @@ class Report:
 def report(run: Run, on: tuple[str, Network] = ("", Network())) -> Report:
     """Say what a run asked for, what it waited for and what is known to mend it."""
     name, network = on
-    trace = Trace(run.rows, network if name else None)
-    rows, seen = trace.rows, analysis.find_network(trace.rows)
-    predicted_s = run.wall_s
-    if rows:
-        predicted_s = wall_on(run, trace, trace.seconds(Edit(keep(rows)), seen))
-    groups = [
-        [rows[i] for i in group]
-        for group in Scene(run, trace, seen, {}).by_object(range(len(rows)))
-    ]
-    groups.sort(key=lambda group: -sum(row.nbytes for row in group))
+    trace = Trace(run, network if name else None)
+    rows, seen = trace.rows, trace.seen
+    base_s = trace.seconds(Edit(keep(rows)), seen) if rows else trace.span_s
     past = [
         f"connection of pid {one.pid} ({one.name}) to {one.address} past the gateway"
         for one in run.bypassed
@@ -485,23 +470,15 @@ def report(run: Run, on: tuple[str, Network] = ("", Network())) -> Report:
         n_waits=count_waits(rows),
         n_in_flight=analysis.most_in_flight(rows),
         moved_nbytes=sum(row.nbytes for row in rows),
-        unique_nbytes=sum(analysis.unique_nbytes(group) for group in groups),
+        unique_nbytes=analysis.unique_nbytes(rows),
         sent_nbytes=sum(row.sent_nbytes for row in rows),
-        time_s=analysis.find_time(run),
+        time_s=trace.time,
         kinds=dict(Counter(map(kind_of, rows)).most_common()),
-        most_moved=[
-            {
-                "host": group[0].host, "key": group[0].key, "n_requests": len(group),
-                "moved_nbytes": sum(row.nbytes for row in group),
-                "unique_nbytes": analysis.unique_nbytes(group),
-            }
-            for group in groups[:N_PRINTED]
-        ],
         first_byte_s=(seen.first_byte_median_s, seen.first_byte_p95_s),
         stream_mb_per_s=seen.stream_nbytes_per_s / 1e6 if isfinite(seen.stream_nbytes_per_s) else 0.0,
         gateway_share=run.gateway_s / run.wall_s,
         on=name,
-        predicted_s=predicted_s,
+        predicted_s=wall_on(trace, base_s),
         findings=find(run, trace.network),
         not_seen=[*past, *tunnels, *run.remarks],
     )  # fmt: skip

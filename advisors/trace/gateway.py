@@ -20,7 +20,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -36,7 +36,7 @@ from advisors.trace.environment import TOKEN
 from advisors.trace.rows import TracedRequest, Tunnel
 from helpers.errors import tell_refusal
 from helpers.netem.certificates import Authority, find_bundles, write_bundle
-from helpers.netem.exchange import BodyTransfer, Emulation, Exchange, Pipe, Upstream, connect
+from helpers.netem.exchange import BodyTransfer, Emulation, Exchange, Pipe, Upstream
 from helpers.netem.http import (
     BadHead,
     Head,
@@ -73,9 +73,7 @@ class Settings:
     folder: Path  # of this user alone, for the bundle
     token: str  # what `TOKEN` is in processes of the program
     owner_pid: int
-    places: Mapping[str, tuple[str, int]]  # of host:port, instead of what the name resolves to
     profile: Profile | None  # what is emulated
-    is_reading: bool = True  # or all that is encrypted is passed on unread
 
     @property
     def bundle(self) -> Path:
@@ -88,7 +86,7 @@ class Batch(NamedTuple):
 
     rows: list[TracedRequest]
     tunnels: list[Tunnel]
-    processor_s: float  # of the gateway since it began
+    processor_s: float  # of the gateway
 
 
 class Gateway:
@@ -101,22 +99,22 @@ class Gateway:
         trusted = find_bundles(os.environ)
         for path in trusted:
             self.tls.load_verify_locations(path)
-        if settings.is_reading:
+        # one before this one wrote what the program trusts: what is encrypted is passed on unread
+        self.is_reading = not settings.bundle.is_file()
+        if self.is_reading:
             write_bundle(settings.bundle, self.authority, trusted)
         self.emulation = Emulation(("", 0), seed=0)
         self.emulation.emulate(settings.profile or Profile("as it is"))
         self.rows = dict[int, TracedRequest]()  # under way
         self.tunnels = list[Tunnel]()
-        self.unreadable = set[
-            tuple[str, bytes]
-        ]()  # hosts, and clients that refused our certificate
+        self.unreadable = set[tuple[str, bytes]]()  # hosts, and clients that refused us
         self._lock, self._names = threading.Lock(), dict[int, str]()
+        self._used_s = time.process_time()
 
     def find_process(self, sock: socket.socket) -> tuple[int, str] | None:
         """Find number and name of the process at the other end of a connection, if it is the program's."""
         with self._lock:
-            has_index = hasattr(socket, "AF_NETLINK")
-            pid = find_pid(sock, self._names) if has_index else _find_pid_slowly(sock)
+            pid = find_pid(sock, self._names)
             if pid is not None and pid not in self._names:
                 with suppress(psutil.Error):
                     process = psutil.Process(pid)
@@ -138,7 +136,8 @@ class Gateway:
         for tunnel in over:
             tunnel.end_s = tunnel.end_s or time.time()
             self.tunnels.remove(tunnel)  # threads append to the list meanwhile
-        return Batch(rows, over, time.process_time())
+        before_s, self._used_s = self._used_s, time.process_time()
+        return Batch(rows, over, self._used_s - before_s)
 
     def end(self, row: TracedRequest) -> None:
         """Write a row, unless it is written."""
@@ -146,31 +145,22 @@ class Gateway:
             self.emulation.trace.add(row, self.emulation.link.time)
 
 
+def has_token(process: psutil.Process, settings: Settings) -> bool:
+    """Tell whether a process has the program's variables."""
+    with suppress(psutil.Error):
+        return process.environ().get(TOKEN) == settings.token
+    return False
+
+
 def is_of_program(process: psutil.Process, settings: Settings) -> bool:
     """Tell whether a process is one of the program's: by its variables, or where these were written over by descent."""
-    with suppress(psutil.Error):
-        if process.environ().get(TOKEN) == settings.token:
-            return True
-    return settings.owner_pid in [parent.pid for parent in process.parents()]
+    is_known = has_token(process, settings)
+    return is_known or settings.owner_pid in [parent.pid for parent in process.parents()]
 
 
 def find_processes(settings: Settings) -> list[psutil.Process]:
     """Find the processes of the program, whoever their parents are by now."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.environ().get(TOKEN) == settings.token:
-                found.append(process)
-    return found
-
-
-def _find_pid_slowly(sock: socket.socket) -> int | None:
-    """Find the process at the other end where the kernel does not answer such a question (macOS)."""
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if any(one.laddr == sock.getpeername() for one in process.net_connections("tcp")):
-                return int(process.pid)
-    return None
+    return [process for process in psutil.process_iter() if has_token(process, settings)]
 
 
 class TimedPipe(Pipe):
@@ -193,15 +183,11 @@ class TimedPipe(Pipe):
 
 
 class Server(Upstream):
-    """Hold a connection to a server, which is never opened anew: what happens to it happens to the program's."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        super().__init__(("", 0))
-        self._source = self.source = Source(sock)
+    """Hold a connection to a server, opened once: what happens to it happens to the program's."""
 
     def open(self) -> Source:
         """Return the connection as it is."""
-        return self.source
+        return self.source or super().open()
 
 
 class OtherProtocol(Exception):
@@ -232,10 +218,8 @@ class TracedExchange(Exchange):
         try:
             is_kept = self._respond(response, source)
         finally:
-            self.row.store_blocked_s, self.row.client_blocked_s = (
-                self.pipe.taking_s,
-                self.pipe.giving_s,
-            )
+            self.row.store_blocked_s = self.pipe.taking_s
+            self.row.client_blocked_s = self.pipe.giving_s
         return is_kept and is_whole and self.request.keeps_alive(self.request.first[2])
 
     def _read_answer(self, source: Source) -> Head:
@@ -271,9 +255,7 @@ class TracedExchange(Exchange):
             else:
                 body.move(self.request.length or 0)
         except OSError:
-            if not is_readable(
-                source.sock
-            ):  # where the server says why it takes no more, the program is told
+            if not is_readable(source.sock):  # else it says why it takes no more
                 raise
             return False
         return True
@@ -289,12 +271,10 @@ class Connection:
         self._gateway, self._number = gateway, number
         self._accepted_s = time.perf_counter()
         self._client = Source(sock)
-        self._server: Server | None = None
+        self._server = Server(("", 0))
         self._pipe = TimedPipe(is_copying=True)
         self._scheme, self._host, self._port = "https", "", 0
-        self._login: bytes | None = (
-            None  # for the proxy that a request goes to instead of its server
-        )
+        self._login: bytes | None = None  # for the proxy between, if there is one
         self._handshake_s, self._is_new = 0.0, True
         self._window = Window()
 
@@ -315,8 +295,7 @@ class Connection:
             pass  # how connections end, on either side: the row of a request under way is written by now
         finally:
             self._client.sock.close()
-            if self._server is not None:
-                self._server.close()
+            self._server.close()
             self._pipe.close()
 
     @property
@@ -329,35 +308,31 @@ class Connection:
             words = getattr(error, "reason", "") or getattr(error, "strerror", "") or error
             why = f"{why} ({words})"
         tunnel = Tunnel(self._place, why, time.time(), 0.0 if error is None else time.time())
-        tunnel.pid, tunnel.process = self._pid, self._name
         self._gateway.tunnels.append(tunnel)
         return tunnel
 
-    def _connect(self, greeting: bytes = b"") -> Server:
+    def _connect(self, greeting: bytes = b"") -> Source:
         """Connect to the server, or to the user's own proxy, which is greeted with a head."""
         proxy = find_proxy(self._scheme, self._host, self._port)
-        address = (self._host, self._port)
+        address, self._login = (self._host, self._port), None
         if proxy is not None:
-            address = proxy.hostname or "", proxy.port or 80
-        self._login = None if proxy is None else login_of(proxy)
-        if self._server is not None:
-            self._server.close()
-        begin_s = time.perf_counter()
-        places = self._gateway.settings.places
+            address, self._login = (proxy.hostname or "", proxy.port or 80), login_of(proxy)
+        self._server.close()
+        begin_s, self._server = time.perf_counter(), Server(address)
         try:
-            self._server = Server(connect(places.get(f"{address[0]}:{address[1]}", address)))
+            server = self._server.open()
         except OSError as error:
             self._tell("it cannot be reached", error)
             raise
         if greeting and self._login is not None:
             first, _, rest = greeting.partition(b"\r\n")
-            self._server.source.sock.sendall(first + b"\r\n" + self._login + rest)
-            answer = self._server.source.read_head()
+            server.sock.sendall(first + b"\r\n" + self._login + rest)
+            answer = server.read_head()
             if not 200 <= parse_response(answer).status < 300:
                 self._client.sock.sendall(answer)
                 raise PeerClosed("the user's own proxy refuses")
         self._handshake_s = time.perf_counter() - begin_s
-        return self._server
+        return server
 
     def _serve_tunnel(self, raw: bytes) -> None:
         """Open the tunnel that the program asks for, and read what passes if that can be read."""
@@ -369,19 +344,16 @@ class Connection:
             self._client.sock.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
             raise
         self._client.sock.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        hello = peek(self._client.sock, server.source.sock)
+        hello = peek(self._client.sock, server.sock)
         why = self._why_unread(hello)
         if not why:
             try:
                 self._encrypt(server)
-            except (
-                OSError,
-                ValueError,
-            ) as error:  # the program may know better than we whom it trusts
+            except (OSError, ValueError) as error:  # the program may know better whom to trust
                 why = f"TLS with it failed ({getattr(error, 'reason', '') or error})"
                 server = self._connect(raw)
         if why:
-            return self._relay(why)
+            return self._relay(server, why)
         if self._accept(hello):
             self._serve_requests(b"")
 
@@ -389,19 +361,19 @@ class Connection:
         """Say why a connection that begins so cannot be read; nothing if it can."""
         if not hello.startswith(b"\x16"):
             return "it is not TLS"
-        if not self._gateway.settings.is_reading:
+        if not self._gateway.is_reading:
             return "the gateway ended"
         if b"\x02h2" in hello and b"\x08http/1.1" not in hello:
             return "it speaks HTTP/2 only"
         is_refused = (self._place, ciphers_of(hello)) in self._gateway.unreadable
         return "the program does not accept the certificate" if is_refused else ""
 
-    def _encrypt(self, server: Server) -> None:
+    def _encrypt(self, server: Source) -> None:
         """Begin TLS with the server, whose certificate must be in order."""
-        begin_s, sock = time.perf_counter(), server.source.sock
-        sock.settimeout(HANDSHAKE_TIMEOUT_S)
-        server.source.sock = self._gateway.tls.wrap_socket(sock, server_hostname=self._host)
-        server.source.sock.settimeout(None)
+        begin_s = time.perf_counter()
+        server.sock.settimeout(HANDSHAKE_TIMEOUT_S)
+        server.sock = self._gateway.tls.wrap_socket(server.sock, server_hostname=self._host)
+        server.sock.settimeout(None)
         self._handshake_s += time.perf_counter() - begin_s
 
     def _accept(self, hello: bytes) -> bool:
@@ -412,18 +384,15 @@ class Connection:
         try:
             self._client.sock = context.wrap_socket(sock, server_side=True)
         except OSError as error:
-            self._gateway.unreadable.add(
-                (self._place, ciphers_of(hello))
-            )  # the next one passes unread
+            self._gateway.unreadable.add((self._place, ciphers_of(hello)))  # the next one passes
             self._tell("the program did not accept the certificate", error)
             return False
         self._client.sock.settimeout(None)
         return True
 
-    def _relay(self, why: str) -> None:
+    def _relay(self, server: Source, why: str) -> None:
         """Pass on unread what comes from either side, until one ends."""
-        assert self._server is not None
-        tunnel, server = self._tell(why), self._server.source
+        tunnel = self._tell(why)
         try:
             while True:
                 speaker = wait_for_either(self._client, server)
@@ -432,7 +401,6 @@ class Connection:
                     return
                 (self._client if speaker is server else server).sock.sendall(data)
                 tunnel.nbytes_down += len(data) if speaker is server else 0
-                tunnel.nbytes_up += len(data) if speaker is self._client else 0
         finally:
             tunnel.end_s = time.time()
 
@@ -441,30 +409,26 @@ class Connection:
         while raw or (raw := self._wait_for_head()):
             try:
                 request = parse_request(raw)
-                if self._server is None or self._scheme == "http":
+                if self._scheme == "http" or self._server.source is None:
                     self._turn_to(request)
             except BadHead:
-                if self._server is None:
+                if self._server.source is None:
                     raise
                 self._server.source.sock.sendall(raw)
-                return self._relay("it is not HTTP/1.1")
+                return self._relay(self._server.source, "it is not HTTP/1.1")
             try:
                 if not self._serve_one(request):
                     return
             except OtherProtocol:
-                return self._relay("it changed to another protocol")
+                return self._relay(self._server.open(), "it changed to another protocol")
             raw = b""
 
     def _wait_for_head(self) -> bytes:
         """Read the head of the next request; nothing once either side has closed."""
-        if (
-            self._server is not None
-            and wait_for_either(self._client, self._server.source) is not self._client
-        ):
-            return (
-                b""  # what the server closes, or says unasked, would have reached the program too
-            )
-        return self._client.read_head()
+        # what the server closes, or says unasked, would have reached the program too
+        server = self._server.source
+        is_asked = server is None or wait_for_either(self._client, server) is self._client
+        return self._client.read_head() if is_asked else b""
 
     def _turn_to(self, request: Head) -> None:
         """Connect to the server that a request in a proxy's form names, unless it is that of the one before."""
@@ -472,14 +436,13 @@ class Connection:
         if parts.scheme != "http" or not parts.hostname:
             raise BadHead("no address of a server")
         place = parts.hostname, parts.port or 80
-        if self._server is None or place != (self._host, self._port):
+        if self._server.source is None or place != (self._host, self._port):
             self._scheme, self._is_new = "http", True
             self._host, self._port = place
             self._connect()
 
     def _serve_one(self, request: Head) -> bool:
         """Serve one request and write its row; tell whether the connection goes on."""
-        assert self._server is not None
         emulation = self._gateway.emulation
         row = self._open_row(request)
         self._gateway.rows[id(row)] = row
@@ -501,12 +464,8 @@ class Connection:
         row = TracedRequest(link.time.now_s(), connection=self._number, is_first=is_first)
         row.method, row.key = request.first[0].decode("ascii"), key_of(request.first[1])
         row.range_start, row.range_nbytes = range_of(request, None)
-        row.host, row.scheme, row.pid, row.process = (
-            self._place,
-            self._scheme,
-            self._pid,
-            self._name,
-        )
+        row.host, row.scheme = self._place, self._scheme
+        row.pid, row.process = self._pid, self._name
         agent = _PRODUCT.search(request.fields.get(b"user-agent", b"").decode("latin-1"))
         row.user_agent = agent[0] if agent else ""
         row.handshake_s = max(self._handshake_s, link.profile.setup_s) if is_first else 0.0
@@ -599,11 +558,8 @@ def main(arguments: list[str]) -> None:
     except OSError as error:
         return commands.send(tell_refusal(error))
     threading.Thread(target=accept_all, args=(listener, gateway), daemon=True).start()
-    with suppress(
-        EOFError, OSError
-    ):  # the owner was killed, which is no reason for the program to fail
+    with suppress(EOFError, OSError):  # a killed owner is no reason for the program to fail
         commands.send("")
-        commands.send(gateway.take())
         while not commands.poll(BATCH_S):
             commands.send(gateway.take())
         commands.recv()

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import IO
@@ -44,9 +43,7 @@ def run(
     *,
     environment: Mapping[str, str] | None = None,
     profile: Profile | None = None,
-    want_digest: bool = False,
     is_silent: bool = False,
-    places: Mapping[str, tuple[str, int]] | None = None,
 ) -> Run:
     """Run a program with the gateway before it, its input, output, exit code and signals its own.
 
@@ -58,12 +55,8 @@ def run(
         Variables that it gets besides those of this process.
     profile : Profile, optional
         Network to emulate on all its connections, besides the one that is there.
-    want_digest : bool
-        Whether what it prints is digested; it then prints to a pipe.
     is_silent : bool
-        Whether what is digested is shown to nobody.
-    places : mapping, optional
-        Address of a `host:port`, instead of what its name resolves to.
+        Whether what it prints is digested instead of shown.
 
     Returns
     -------
@@ -75,6 +68,8 @@ def run(
     UserError
         If the program is not there, or the gateway cannot begin. Once the program runs, nothing raises.
     """
+    if sys.platform != "linux":
+        raise UserError(f"wire trace on {sys.platform}; allowed: Linux, which tells who connects")
     given = {**os.environ, **(environment or {})}
     check_proxies(given)
     if shutil.which(command[0], path=given.get("PATH")) is None:
@@ -83,12 +78,12 @@ def run(
         folder = Path(tempfile.mkdtemp(prefix="wire-trace-"))  # of mode 700
     except OSError as error:
         raise UserError(tell_refusal(error)) from error
-    settings = Settings(folder, secrets.token_hex(8), os.getpid(), places or {}, profile)
+    settings = Settings(folder, secrets.token_hex(8), os.getpid(), profile)
     guard = _Guard(settings, given)
     bundle, token = settings.bundle, settings.token
     theirs = make_environment(given, port=guard.port, bundle=bundle, token=token)
     try:
-        return _run(command, theirs, guard, want_digest, is_silent)
+        return _run(command, theirs, guard, hashlib.sha256() if is_silent else None)
     finally:
         guard.stop()
 
@@ -97,11 +92,9 @@ def _run(
     command: Sequence[str],
     env: Mapping[str, str],
     guard: _Guard,
-    want_digest: bool,
-    is_silent: bool,
+    digest: hashlib._Hash | None,
 ) -> Run:
     before_s, begin_s, started_s = _reaped_s(), time.time(), time.perf_counter()
-    digest = hashlib.sha256() if want_digest else None
     with _signals_for_program() as pass_on:
         try:
             child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE if digest else None)
@@ -109,11 +102,11 @@ def _run(
             raise UserError(f"COMMAND is {show(command[0])}; {error.strerror}") from error
         pass_on(child.send_signal)
         watch = _Watch(child.pid, guard.port)
-        copy = threading.Thread(target=_copy, args=(child.stdout, digest, is_silent), daemon=True)
-        copy.start()
+        reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)
+        reader.start()
         code = child.wait()
         wall_s = time.perf_counter() - started_s
-        copy.join(STOP_TIMEOUT_S)  # a process that it left may hold its output open
+        reader.join(STOP_TIMEOUT_S)  # a process that it left may hold its output open
     samples = watch.stop()
     used_s = max(samples[-1][1] if samples else 0.0, _reaped_s() - before_s)
     guard.finish()
@@ -137,25 +130,29 @@ def _reaped_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _copy(output: IO[bytes] | None, digest: hashlib._Hash | None, is_silent: bool) -> None:
-    """Hand on what the program prints, and digest it."""
-    if output is None or digest is None:
-        return
-    with output:
-        while data := os.read(output.fileno(), 1 << 16):
-            digest.update(data)
-            if not is_silent:
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
+def _digest(output: IO[bytes] | None, digest: hashlib._Hash | None) -> None:
+    """Digest what the program prints, if it prints to us."""
+    if output is not None and digest is not None:
+        with output:
+            while data := os.read(output.fileno(), 1 << 16):
+                digest.update(data)
+
+
+def _is_at_terminal() -> bool:
+    """Tell whether a terminal is at this process, whose Ctrl-C the program gets too."""
+    with suppress(OSError), open("/dev/tty", "rb") as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
 
 
 @contextmanager
 def _signals_for_program() -> Iterator[Callable[[Callable[[int], None]], None]]:
-    """Leave signals to the program: those of the terminal reach it anyway, the others are passed on."""
+    """Leave signals to the program: those of a terminal reach it anyway, all others are passed on."""
     send: list[Callable[[int], None]] = []
+    of_terminal = (signal.SIGINT, signal.SIGQUIT) if _is_at_terminal() else ()
 
     def handle(number: int, _frame: object) -> None:
-        for one in send if number in (signal.SIGTERM, signal.SIGHUP) else ():
+        for one in send if number not in of_terminal else ():
             one(number)
 
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
@@ -180,11 +177,11 @@ class _Guard:
         self.rows, self.tunnels = list[TracedRequest](), list[Tunnel]()
         self.remarks, self.processor_s = list[str](), 0.0
         self._is_over, self._begin_s = False, time.monotonic()
-        self._start(settings)
+        self._start()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def _start(self, settings: Settings) -> None:
+    def _start(self) -> None:
         """Start a gateway at the port."""
         self._pipe, theirs = Pipe()
         shared = [theirs.fileno(), self._listener.fileno()]
@@ -202,7 +199,7 @@ class _Guard:
                     start_new_session=True,  # the terminal's signals are for the program
                 )
             theirs.close()
-            self._pipe.send(settings)
+            self._pipe.send(self._settings)
             refusal = self._pipe.recv()
         except EOFError:
             refusal = f"the gateway did not start: {' '.join(log.read_text().split()[-20:])}"
@@ -219,15 +216,12 @@ class _Guard:
     def _read(self) -> None:
         """Gather what gateways see, to the end of the program."""
         while not self._is_over:
-            reached_s = None
             with suppress(EOFError, OSError):
                 while True:
                     batch: Batch = self._pipe.recv()
                     self.rows += batch.rows
                     self.tunnels += batch.tunnels
-                    if reached_s is not None:
-                        self.processor_s += batch.processor_s - reached_s
-                    reached_s = batch.processor_s
+                    self.processor_s += batch.processor_s
             if not self._is_over:
                 code, after_s = self._process.wait(), time.monotonic() - self._begin_s
                 self.remarks.append(
@@ -235,7 +229,7 @@ class _Guard:
                     " what is encrypted was passed on unread from then on"
                 )
                 try:
-                    self._start(replace(self._settings, is_reading=False))
+                    self._start()
                 except UserError as error:
                     return self.remarks.append(str(error))
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from advisors.trace.analysis import intervals, kind_of
+from advisors.trace.analysis import kind_of
 from advisors.trace.findings import N_PRINTED, Finding, Report
 from advisors.trace.rows import Run, TracedRequest
 from helpers.errors import UserError, cut, explain, printable, show, write_bytes
 from helpers.redaction import redact
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
-FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
+FILES = ("trace.csv", "trace.har", "trace.html")
 _TIME = {
     "start": "before the first request", "connections": "setting up connections", "first bytes": "waiting for first bytes",
     "bodies": "receiving", "client": "the client cannot keep up", "processor": "processor",
@@ -103,17 +103,22 @@ def _percent(share: float) -> str:
 # Files of a trace.
 
 
-def write_files(folder: Path, run: Run, report: Report, command: Sequence[str]) -> None:
-    """Write a trace, without credentials: each file is there as a whole or as it was."""
-    told = {"command": shlex.join(command), "run": asdict(replace(run, rows=()))}
-    texts = (
-        write_csv(run.rows), json.dumps(told, indent=1), write_har(run.rows),
-        write_html(run, report, command),
-    )  # fmt: skip
-    for name, text in zip(FILES, texts, strict=True):
-        partial = folder / f"{name}.partial"
-        partial.write_text(redact(text), encoding="utf-8")
-        partial.replace(folder / name)
+def write_trace(folder: Path, run: Run, command: Sequence[str]) -> None:
+    """Write what was seen, as a table and as an archive, without credentials."""
+    _write(folder / "trace.csv", write_csv(run.rows))
+    _write(folder / "trace.har", write_har(run, command))
+
+
+def write_page(folder: Path, run: Run, report: Report, command: Sequence[str]) -> None:
+    """Write what is said of it, as a page."""
+    _write(folder / "trace.html", write_html(run, report, command))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, which is there as a whole or as it was."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(redact(text), encoding="utf-8")
+    partial.replace(path)
 
 
 _COLUMNS = [one.name for one in fields(TracedRequest) if one.name not in ("tag", "worker")]
@@ -134,14 +139,14 @@ def read_files(folder: Path) -> tuple[Run, list[str]]:
 
     where = f"trace folder {cut(str(folder))}"
     try:
-        told = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
+        told = json.loads((folder / "trace.har").read_text(encoding="utf-8"))["log"]
         with (folder / "trace.csv").open(encoding="utf-8", newline="") as file:
             rows = [
                 {name: text for name, text in row.items() if text != ""}
                 for row in csv.DictReader(file)
             ]
-        run = TypeAdapter(Run).validate_python({**told["run"], "rows": rows})
-        command = shlex.split(told["command"])
+        run = TypeAdapter(Run).validate_python({**told["_run"], "rows": rows})
+        command = shlex.split(told["_command"])
     except ValidationError as error:
         raise UserError(f"{where}: {explain(error)}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError, csv.Error) as error:
@@ -158,8 +163,11 @@ def read_files(folder: Path) -> tuple[Run, list[str]]:
     return run, command
 
 
-def write_har(rows: Sequence[TracedRequest]) -> str:
-    """Write an HTTP archive 1.2, without headers: any browser's network panel opens it."""
+def write_har(run: Run, command: Sequence[str]) -> str:
+    """Write an HTTP archive 1.2, without headers: any browser's network panel opens it.
+
+    What the format has no place for stands under names of our own, as it allows.
+    """
     nothing: dict[str, Any] = {
         "cookies": [],
         "headers": [],
@@ -167,7 +175,7 @@ def write_har(rows: Sequence[TracedRequest]) -> str:
         "httpVersion": "HTTP/1.1",
     }
     entries = []
-    for row in sorted(rows, key=lambda row: row.start_s):
+    for row in sorted(run.rows, key=lambda row: row.start_s):
         end_s = row.end_s or row.first_byte_s or row.start_s
         first_s = row.first_byte_s or end_s
         timings = {
@@ -190,8 +198,11 @@ def write_har(rows: Sequence[TracedRequest]) -> str:
             "request": asked, "response": answer, "cache": {}, "timings": timings,
             "connection": str(row.connection), "_kind": kind_of(row), "_process": row.process,
         })  # fmt: skip
-    creator = {"name": "wire trace", "version": "1"}
-    return json.dumps({"log": {"version": "1.2", "creator": creator, "entries": entries}})
+    log = {
+        "version": "1.2", "creator": {"name": "wire trace", "version": "1"}, "entries": entries,
+        "_command": shlex.join(command), "_run": asdict(replace(run, rows=())),
+    }  # fmt: skip
+    return json.dumps({"log": log}, indent=1)
 
 
 # Colours of the book: two for time that no request takes, one a kind of object.
@@ -199,10 +210,6 @@ _COLOURS = {
     "metadata": "#953a7e", "manifest": "#953a7e", "shard index": "#953a7e", "listing": "#5b3fa0",
     "HEAD": "#b34700", "probe": "#841900", "credentials": "#841900", "write": "#8a6000",
     "chunk": "#0073b1", "range": "#0073b1", "object": "#0073b1",
-}  # fmt: skip
-_BANDS = {
-    "nothing asked": "#e5e5e5", "waiting for first bytes": "#e0b100", "receiving": "#0073b1",
-    "the client cannot keep up": "#841900",
 }  # fmt: skip
 _WIDTH, _ROW, _MOST_HEIGHT, _LEAST_HEIGHT = 10_000, 10, 720, 160
 _STYLE = """
@@ -233,19 +240,21 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
     ticks = (begin_s - run.begin_s + part * (until_s - begin_s) / 4 for part in range(5))
     axis = "".join(f"<span>{second:.1f} s</span>" for second in ticks)
     height = min(_MOST_HEIGHT, max(_LEAST_HEIGHT, 8 * len(rows)))
-    bands, bars = _bands(run, begin_s, until_s), _bars(rows, begin_s, until_s)
+    key = "".join(
+        f'<li><i style="background:{_COLOURS[kind]}"></i>{kind}</li>' for kind in report.kinds
+    )
     body = [
         f"<h1>{_safe(title)}</h1>",
         *(f"<p>{_safe(line.strip())}</p>" for line in lines),
-        "<h2>Where the time went, from the first request on</h2>",
-        _draw(bands, 1, 28, "what each moment was spent on"),
-        _key(_BANDS),
         "<h2>Each request from top to bottom, in the order in which they began</h2>",
         "<p>Pale while it waits for its first byte, full while it receives.",
         "A staircase is a chain: each step waited for the one before. A wall is many at once.</p>",
-        _draw(bars, _ROW * max(len(rows), 1), height, "requests over time"),
+        f'<svg role="img" aria-label="requests over time" style="height:{height}px"',
+        f' viewBox="0 0 {_WIDTH} {_ROW * max(len(rows), 1)}" preserveAspectRatio="none">',
+        *_bars(rows, begin_s, until_s),
+        "</svg>",
         f'<div class="axis">{axis}</div>',
-        _key({kind: _COLOURS[kind] for kind in report.kinds}),
+        f'<ul class="key">{key}</ul>',
         f"<h2>What to change</h2><ol>{causes or 'No known cause that is worth it.'}</ol>",
     ]
     head = (
@@ -258,38 +267,6 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
 
 def _safe(text: str) -> str:
     return escape(printable(text))
-
-
-def _key(colours: dict[str, str]) -> str:
-    items = (
-        f'<li><i style="background:{colour}"></i>{_safe(name)}</li>'
-        for name, colour in colours.items()
-    )
-    return f'<ul class="key">{"".join(items)}</ul>'
-
-
-def _draw(shapes: Iterator[str], n_high: int, height: int, label: str) -> str:
-    return (
-        f'<svg role="img" aria-label="{label}" style="height:{height}px" viewBox="0 0 {_WIDTH} {n_high}"'
-        f' preserveAspectRatio="none">{"".join(shapes)}</svg>'
-    )
-
-
-def _bands(run: Run, begin_s: float, until_s: float) -> Iterator[str]:
-    """Draw what each moment was spent on."""
-    scale = _WIDTH / max(until_s - begin_s, 1e-9)
-    for start_s, stop_s, n_waiting, n_flowing, blocked in intervals(run.rows, until_s):
-        parts = {"nothing asked": 1.0}
-        if n_flowing:
-            parts = {"receiving": 1 - blocked, "the client cannot keep up": blocked}
-        elif n_waiting:
-            parts = {"waiting for first bytes": 1.0}
-        y = 0.0
-        for name, part in parts.items():
-            x, width = scale * (start_s - begin_s), scale * (stop_s - start_s)
-            if part > 0:
-                yield f'<path fill="{_BANDS[name]}" d="M{x:.1f} {y:.2f}h{width:.1f}v{part:.2f}h-{width:.1f}z"/>'
-            y += part
 
 
 def _bars(rows: Sequence[TracedRequest], begin_s: float, until_s: float) -> Iterator[str]:

@@ -34,10 +34,7 @@ class Tunnel:
     reason: str  # why it was not read
     begin_s: float  # seconds since 1970
     end_s: float = 0.0
-    nbytes_up: int = 0  # bytes to the host, encryption and all
-    nbytes_down: int = 0
-    pid: int = 0
-    process: str = ""
+    nbytes_down: int = 0  # bytes from the host, encryption and all
 
 
 @dataclass(frozen=True, slots=True)

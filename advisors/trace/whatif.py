@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
+from advisors.trace.analysis import find_network, find_time
 from helpers.models.requests import TOLERANCE_S
 from helpers.models.transfer import Network, Step, replay
 
 if TYPE_CHECKING:
-    from advisors.trace.rows import TracedRequest
+    from advisors.trace.rows import Run, TracedRequest
 
 HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
 INITIAL_WINDOW_NBYTES = 14_600  # ten segments (RFC 6928), doubled each round trip
 RETRIED = (429, 500, 502, 503)
 """Answers after which a client asks again."""
 _PARTS_AT_ONCE = 10  # of a body in several streams
+_CLIENT_S = 0.005  # of a pause between two requests, which the client itself needs
 _N_DRAWS = 5
 
 
@@ -63,8 +67,9 @@ def split(rows: Sequence[TracedRequest], large: Iterable[int], part_nbytes: floa
 class Trace:
     """The requests of a run, in the order in which they began, and what each may have waited for."""
 
-    def __init__(self, rows: Iterable[TracedRequest], network: Network | None = None) -> None:
-        self.rows = sorted((row for row in rows if row.end_s), key=lambda row: row.start_s)
+    def __init__(self, run: Run, network: Network | None = None) -> None:
+        self.run = run
+        self.rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
         self.network = network  # to replay on; None for that of the trace
         self._ends = sorted((row.end_s, i) for i, row in enumerate(self.rows))
         set_up_s = [row.handshake_s for row in self.rows if row.is_first]
@@ -78,6 +83,27 @@ class Trace:
                 self._looked[i] = looks[at]
             if row.method == "HEAD" or row.status in RETRIED:
                 looks[at] = i
+
+    @cached_property
+    def seen(self) -> Network:
+        """The network that the requests show."""
+        return find_network(self.rows)
+
+    @cached_property
+    def time(self) -> dict[str, float]:
+        """What each second went to."""
+        return find_time(self.run)
+
+    def places(self, chosen: Callable[[TracedRequest], bool]) -> list[int]:
+        """Find where some requests stand."""
+        return [i for i, row in enumerate(self.rows) if chosen(row)]
+
+    def by_object(self, places: Iterable[int]) -> Iterator[list[int]]:
+        """Group requests by what they ask for, each group in the order in which they began."""
+        groups = defaultdict[tuple[str, str], list[int]](list)
+        for i in places:
+            groups[self.rows[i].host, self.rows[i].key].append(i)
+        yield from groups.values()
 
     @property
     def span_s(self) -> float:
@@ -120,6 +146,9 @@ class Trace:
         for one in sorted(edit.asked, key=lambda one: self.rows[min(one.rows)].start_s):
             row = self.rows[first := min(one.rows)]
             since, think_s = self._think(first, kept)
+            # what the program did between requests that are joined it does still, the client does not
+            pauses_s = [self._think(i, kept)[1] - _CLIENT_S for i in {*one.rows} - {first}]
+            think_s += sum(max(0.0, pause_s) for pause_s in pauses_s)
             after = bisect_right(ended, self.rows[since].start_s + TOLERANCE_S)
             if first in edit.free:
                 first_after = after if not n_free else first_after
@@ -132,6 +161,8 @@ class Trace:
             if edit.is_connected:
                 think_s = max(0.0, think_s - row.handshake_s)
             opening_s = max(0.0, stream_delay_s(row) - edit.less_s)
+            if len(one.rows) > 1:  # a longer body begins as slowly as on a new connection
+                opening_s += replace(connect, setup_s=0.0).new_connection_s(one.nbytes)
             for part in range(one.n_parts):
                 wave = max(0, part + 1 - _PARTS_AT_ONCE)
                 nbytes = one.nbytes / one.n_parts

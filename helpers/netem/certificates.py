@@ -24,19 +24,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 # From a day ago, for clocks that are late, on; a program that runs for longer is none to trace.
 _VALID_DAYS = 30
 
-_USAGES = (
-    "digital_signature",
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "key_cert_sign",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-)
-
-
 # Each of these names a file of certificates, for the clients that the comment names.
 BUNDLE_VARIABLES = (
     "SSL_CERT_FILE",  # Python's ssl, httpx, obstore, Icechunk, TensorStore
@@ -88,16 +75,14 @@ class Authority:
         """Sign the certificate of a host, or without one that of the authority."""
         is_authority = host is None
         begins = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
-        allowed = {"key_cert_sign", "crl_sign"} if is_authority else {"digital_signature"}
+        usages = (5, 6) if is_authority else (0,)  # to sign certificates, or data
         issuer_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = (
             x509.CertificateBuilder(self._name, subject, key, x509.random_serial_number())
             .not_valid_before(begins)
             .not_valid_after(begins + datetime.timedelta(days=1 + _VALID_DAYS))
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-            .add_extension(
-                x509.KeyUsage(**{usage: usage in allowed for usage in _USAGES}), critical=True
-            )
+            .add_extension(x509.KeyUsage(*(bit in usages for bit in range(9))), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(issuer_id, critical=False)
         )

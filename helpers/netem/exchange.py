@@ -200,22 +200,22 @@ class Upstream:
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
-        self._source: Source | None = None
+        self.source: Source | None = None
         self.passed_s = 0.0  # when the last request had been passed on with its body
 
     def close(self) -> None:
         """Drop the connection, whatever is under way on it."""
-        if self._source is not None:
-            self._source.sock.close()
-            self._source = None
+        if self.source is not None:
+            self.source.sock.close()
+            self.source = None
 
     def open(self) -> Source:
         """Return a connection that is open as far as can be told without using it."""
-        if self._source is not None and is_readable(self._source.sock):
+        if self.source is not None and is_readable(self.source.sock):
             self.close()  # an idle connection that has something to say says that it is closed
-        if self._source is None:
-            self._source = Source(connect(self.address))
-        return self._source
+        if self.source is None:
+            self.source = Source(connect(self.address))
+        return self.source
 
     def ask(self, request: Head, body: BodyTransfer, source: Source) -> Head:
         """Pass a request on with its body, and return the head of its final response."""

@@ -68,6 +68,8 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "none": Style("no cache", CHARCOAL, "o"),
         "lru": Style("datasets in the process", VIOLET, "s"),
         "redis": Style("Redis", RUST, "v"),
+        "diskcache": Style("diskcache", RED, "D"),
+        "filecache": Style("fsspec filecache", BROWN, "^"),
         "as-shipped": Style("as shipped", PURPLE, "p"),
         "lru-etag": Style("datasets by version", VIOLET, "P"),
         "redis-etag": Style("Redis by version", RUST, "*"),

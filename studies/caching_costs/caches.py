@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import contextlib
 import hashlib
@@ -19,12 +20,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import cachetools
+import fsspec
 import itsdangerous
 import redis
 import xarray as xr
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from zarr.abc.store import Store
 from zarr.experimental.cache_store import CacheStore
-from zarr.storage import MemoryStore, ObjectStore
+from zarr.storage import FsspecStore, MemoryStore, ObjectStore
 
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
@@ -39,6 +42,7 @@ class Told:
     key: bytes = field(repr=False)  # of the run, which signs what leaves the process
     redis_url: str = field(default="", repr=False)  # with its password
     ttl_s: float = 86400  # that an entry lives, but for those of titiler itself
+    folder: str = ""  # of this user alone, for those that keep files
 
 
 class Cache:
@@ -186,6 +190,8 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, obj: Any) -> tuple[str, str] | None:
         if isinstance(obj, ObjectFile):
             return "file", obj.key
+        if isinstance(obj, FsspecStore):
+            return "references", str(obj.fs.sync_fs.name)
         if isinstance(obj, ObjectStore):
             return "zarr", str(obj.store.prefix or "")
         return None
@@ -202,6 +208,8 @@ class _Unpickler(pickle.Unpickler):
         kind, key = pid
         if kind == "file":
             return self._origin.open_file(key)
+        if kind == "references":
+            return self._origin.references(key)
         return self._origin.zarr_store(self._origin.name_of(key))
 
 
@@ -248,6 +256,56 @@ class RedisCache(KeepingCache):
             return None
 
 
+class DiskCache(KeepingCache):
+    """Keep opened datasets as authenticated bytes on a disk: diskcache, which is SQLite and files."""
+
+    def __init__(self, origin: Origin, told: Told) -> None:
+        super().__init__(origin, told)
+        import diskcache  # type: ignore[import-untyped]  # only the repeated study needs it
+
+        self._disk = diskcache.Cache(told.folder)
+
+    def _keep(self, name: str, dataset: xr.Dataset) -> None:
+        self._disk.set(name, seal(name, self._told.key, dataset), expire=self._told.ttl_s)
+
+    def _load(self, name: str) -> xr.Dataset | None:
+        sealed = self._disk.get(name)
+        return None if sealed is None else unseal(name, self._told.key, sealed, self._origin)
+
+
+class FileCache(Cache):
+    """Open each dataset through fsspec's `filecache`, one for all threads as it was published.
+
+    It keeps whole objects as files, chunks too, and not what was opened.
+    """
+
+    def __init__(self, origin: Origin, told: Told) -> None:
+        super().__init__(_FileOrigin(origin.location, told.folder), told)
+
+
+class _FileOrigin(Origin):
+    """Read objects through one `filecache` on a local disk."""
+
+    def __init__(self, location: Location, folder: str) -> None:
+        super().__init__(location)
+        self._files = fsspec.filesystem(
+            "filecache", fs=location.fsspec(), cache_storage=folder, skip_instance_cache=True
+        )
+
+    def files(self) -> fsspec.AbstractFileSystem:
+        return self._files
+
+    def zarr_store(self, name: str) -> Store:
+        # one object at a time in a request, as when the study was made
+        files = AsyncFileSystemWrapper(
+            self._files, asynchronous=True, semaphore=asyncio.Semaphore(1)
+        )
+        return FsspecStore(files, read_only=True, path=(self.location / name).path)
+
+    def open_file(self, key: str) -> Any:
+        return self._files.open(f"{self.location.bucket}/{key}")
+
+
 class VersionedCache(KeepingCache):
     """Keep datasets under the ETag of the object that changes with them: one HEAD for each tile."""
 
@@ -275,6 +333,8 @@ _MADE_OF: Mapping[str, tuple[type[Cache], type[Origin]]] = {
     "none": (Cache, Origin),
     "lru": (LruCache, Origin),
     "redis": (RedisCache, Origin),
+    "diskcache": (DiskCache, Origin),
+    "filecache": (FileCache, Origin),
     "lru-etag": (VersionedLruCache, Origin),
     "redis-etag": (VersionedRedisCache, Origin),
     "lru-chunks": (LruCache, ChunkOrigin),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import re
 import tempfile
 import threading
@@ -12,15 +14,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import fsspec
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
 import numpy as np
 import obstore
 import pandas as pd
 import xarray as xr
 import zarr
+from fsspec import AbstractFileSystem
+from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from obspec_utils.readers import BlockStoreReader
 from zarr.abc.store import Store
-from zarr.storage import ObjectStore
+from zarr.storage import FsspecStore, ObjectStore
 
 from helpers.arrays import stores
 from helpers.arrays.fields import FILL, SampleArray
@@ -34,7 +39,7 @@ VARIABLE = "temperature"
 HOST = "127.0.0.1"
 """Where the service, its users and Redis are."""
 
-DatasetKind = Literal["zarr", "icechunk", "netcdf", "broken"]
+DatasetKind = Literal["zarr", "unconsolidated", "icechunk", "netcdf", "references", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +130,14 @@ def _fill(
     encoding: dict[str, Any] = {
         VARIABLE: {"chunks": (1, *spec.chunk_shape), "compressors": codec, "fill_value": np.nan}
     }
+    coordinates_chunked = spec.kind == "unconsolidated"
     # counted from another day, or its only chunk would be zero, and not be stored
     encoding["time"] = {"units": "days since 1970-01-01"}
-    encoding |= {name: {"chunks": (dataset.sizes[name],)} for name in ("lat", "lon")}
+    for axis, name in enumerate(("lat", "lon")):
+        n = spec.chunk_shape[axis] if coordinates_chunked else dataset.sizes[name]
+        encoding[name] = {"chunks": (n,)}
+    if coordinates_chunked:
+        options["consolidated"] = False
     with expected_warning("Consolidated metadata is currently not part"):
         dataset.to_zarr(store, mode="w", encoding=encoding, zarr_format=3, **options)
 
@@ -149,7 +159,9 @@ def _write_netcdf(location: Location, dataset: xr.Dataset, spec: DatasetSpec) ->
 
     The netCDF library writes it: where it is imported, h5py writes no Blosc.
     """
-    codec = {"compression": "blosc_lz4", "complevel": 5, "blosc_shuffle": 1}
+    codec: dict[str, Any] = {"compression": "blosc_lz4", "complevel": 5, "blosc_shuffle": 1}
+    if spec.kind == "references":
+        codec = {"compression": "zlib", "complevel": 4}  # as the published one
     encoding = {VARIABLE: {"chunksizes": (1, *spec.chunk_shape), **codec}}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "array.nc"
@@ -159,9 +171,24 @@ def _write_netcdf(location: Location, dataset: xr.Dataset, spec: DatasetSpec) ->
     obstore.put(location.obstore(), "array.nc", content if whole else content[: len(content) // 2])
 
 
+def _write_references(location: Location, dataset: xr.Dataset, spec: DatasetSpec) -> None:
+    """Write a netCDF-4 file, and beside it the references to its chunks as kerchunk makes them."""
+    from kerchunk.hdf import SingleHdf5ToZarr
+
+    _write_netcdf(location, dataset, spec)
+    path = f"{location.path}/array.nc"
+    with location.fsspec(skip_instance_cache=True).open(path) as file:
+        made = SingleHdf5ToZarr(file, f"{location.url}/array.nc", inline_threshold=0).translate()
+    obstore.put(location.obstore(), _REFERENCES, json.dumps(made).encode())
+
+
+_REFERENCES = "references.json"
+
 _WRITERS: dict[DatasetKind, Callable[[Location, xr.Dataset, DatasetSpec], None]] = {
     "zarr": write_zarr,
+    "unconsolidated": write_zarr,
     "netcdf": _write_netcdf,
+    "references": _write_references,
     "broken": _write_netcdf,
 }
 
@@ -175,6 +202,9 @@ class ObjectFile(BlockStoreReader):
     def __init__(self, client: Any, key: str) -> None:
         super().__init__(client, key, block_size=256 * 2**10, max_cached_blocks=32)
         self.key = key
+
+
+_IN_ZARR = ("zarr", "unconsolidated")
 
 
 class Origin:
@@ -209,6 +239,24 @@ class Origin:
             warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated")
             return xr.open_dataset(store, engine="zarr", **options)
 
+    def files(self) -> AbstractFileSystem:
+        """Return the store as files, for what is opened by references."""
+        return self.location.fsspec()
+
+    def references(self, name: str) -> Store:
+        """Return what references point to as a Zarr store, the list read anew for each opening."""
+        files, path = self.files(), f"{(self.location / name).path}/{_REFERENCES}"
+        told: dict[str, Any] = json.loads(files.cat_file(path))
+        there = fsspec.filesystem(
+            "reference", fo=told, fs={self.location.scheme: files}, skip_instance_cache=True
+        )
+        there.name = name  # by which a pickle calls it
+        return FsspecStore(
+            AsyncFileSystemWrapper(there, asynchronous=True, semaphore=asyncio.Semaphore(1)),
+            read_only=True,
+            path="",
+        )
+
     def snapshot(self, name: str) -> Any:
         """Return the store of an Icechunk dataset as it was last committed."""
         import icechunk
@@ -218,7 +266,7 @@ class Origin:
 
     def version(self, spec: DatasetSpec) -> str:
         """Ask for the ETag of the object that changes with the metadata of a dataset."""
-        key = "zarr.json" if spec.kind == "zarr" else "array.nc"
+        key = "zarr.json" if spec.kind in _IN_ZARR else "array.nc"
         return str(
             obstore.head(self._bucket, f"{(self.location / spec.name).prefix}/{key}")["e_tag"]
         )
@@ -230,11 +278,15 @@ class Origin:
     def open(self, spec: DatasetSpec) -> xr.Dataset:
         """Open a dataset, with the options of titiler.xarray's own openers and no others."""
         options: dict[str, Any] = {"decode_coords": "all", "decode_times": True}
-        if spec.kind == "zarr":
+        if spec.kind in _IN_ZARR:
             return self.open_zarr(spec.name, **options)
         if spec.kind == "icechunk":
             store: Any = self.snapshot(spec.name)
             options |= {"consolidated": False, "zarr_format": 3}
+            return xr.open_dataset(store, engine="zarr", **options)
+        if spec.kind == "references":
+            store = self.references(spec.name)
+            options |= {"consolidated": False, "zarr_format": 2}
             return xr.open_dataset(store, engine="zarr", **options)
         file: Any = self.open_file(f"{(self.location / spec.name).prefix}/array.nc")
         return xr.open_dataset(file, engine="h5netcdf", **options)
@@ -248,8 +300,8 @@ def published_specs() -> dict[str, DatasetSpec]:
     """Read the geometry of the published datasets, by their published names.
 
     The corrected columns are used: those of the report take time for latitude. The smallest of its
-    chunked stores, of 32 MiB, has a single chunk too. The netCDF file stands in for a real dataset,
-    of precipitation; the last one must fail.
+    chunked stores, of 32 MiB, has a single chunk too. Others stand in for real datasets, by
+    kind and grid, with one step of time; the last one must fail.
 
     Examples
     --------
@@ -269,6 +321,16 @@ def published_specs() -> dict[str, DatasetSpec]:
     )
     whole = DatasetSpec("netcdf", "netcdf", (600, 1440), (600, 1440))
     others = {
+        "aws-noaa-oisst-feedstock_reference": DatasetSpec(
+            "references", "references", (720, 1440), (720, 1440)
+        ),
+        "cmip6-pds_GISS-E2-1-G_historical_tas": DatasetSpec(
+            "consolidated", "zarr", (90, 144), (90, 144)
+        ),
+        "power_901_monthly_meteorology_utc.zarr": DatasetSpec(
+            "unconsolidated", "unconsolidated", (361, 576), (25, 25)
+        ),
+        "GLDAS_NOAH025_3H.A20230731.2100.021.nc4": replace(whole, name="netcdf-protected"),
         "pr_day_ACCESS-CM2_historical_r1i1p1f1_gn_1950.nc": whole,
         "none": replace(whole, name="broken", kind="broken"),
     }

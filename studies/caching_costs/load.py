@@ -72,6 +72,9 @@ def summarise(requests: pd.DataFrame, *, is_alone: bool) -> dict[str, float]:
         **{f"p{q}_s": float(requests["latency_s"].quantile(q / 100)) for q in (50, 95)},
         **{f"{name}|latency_s": float(mean_s) for name, mean_s in means_s.items()},
     }
+    for name, part in requests.groupby("dataset"):
+        failed = float((part["status"] != 200).mean())
+        found |= {f"{name}|p50_s": float(part["latency_s"].median()), f"{name}|failed": failed}
     for column in ("latency_s", "open_s", "cpu_s") if is_alone else ():
         each = enumerate(zip(requests["dataset"], requests[column], strict=True))
         found |= {f"{name}|{column}|{k}": round(float(s), 5) for k, (name, s) in each}

@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar
 
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
@@ -183,8 +184,6 @@ def open_service(
     cache: str, datasets: Datasets, *, redis_url: str = "", ttl_s: float = 86400
 ) -> Iterator[Service]:
     """Serve tiles of datasets as long as the context lasts; the first request waits for the start."""
-    told = Told(secrets.token_hex(32).encode(), redis_url, ttl_s)
-    settings = Settings(cache, datasets.location, datasets.specs, told)
     command = [sys.executable, "-m", "studies.caching_costs.service"]
     environment = {
         **os.environ,
@@ -192,10 +191,13 @@ def open_service(
         "NO_PROXY": f"{os.environ.get('NO_PROXY', '')},{HOST}",
         "AWS_EC2_METADATA_DISABLED": "true",  # there is no cloud to ask for other settings
         "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
-        SETTINGS: _AS_JSON.dump_json(settings).decode(),
     }
-    with start_child(command, env=environment) as child:
-        yield Service(child)
+    with TemporaryDirectory() as folder:  # of files that it keeps
+        told = Told(secrets.token_hex(32).encode(), redis_url, ttl_s, folder)
+        settings = Settings(cache, datasets.location, datasets.specs, told)
+        environment[SETTINGS] = _AS_JSON.dump_json(settings).decode()
+        with start_child(command, env=environment) as child:
+            yield Service(child)
 
 
 if __name__ == "__main__":

@@ -68,15 +68,25 @@ class Workload:
     tiles: list[Tile]  # of a load, as many of each dataset that can be read
     checksums: Mapping[str, str]  # XXH3 of each tile made without a cache, by its path
     seed: int  # of arrivals
+    may_fail: bool = False  # whether a tile may fail, which is counted
 
     def check(self, requests: pd.DataFrame) -> int:
         """Compare each tile with the one made without a cache, and count them; one that fails is none."""
         expected = requests["path"].map(self.checksums)
         is_good = (requests["checksum"] == expected) & (requests["status"] == 200)
-        is_good |= expected.isna() & (requests["status"] == 500)
+        is_good |= (expected.isna() | self.may_fail) & (requests["status"] == 500)
         if wrong := sorted(set(requests.loc[~is_good, "dataset"])):
             raise CheckError(f"tiles of {', '.join(wrong)} differ from uncached ones")
         return len(requests)
+
+
+def in_turn(workload: Workload) -> Workload:
+    """Let all users be at one dataset at a time, and ask for what must fail as often as for others."""
+    names = [spec.name for spec in workload.datasets.specs]
+    tiles = sorted(workload.tiles, key=lambda tile: names.index(tile[0]))
+    broken = [spec.name for spec in workload.datasets.specs if not spec.is_whole]
+    first = [tile for tile in tiles if tile[0] == tiles[0][0]]
+    return replace(workload, tiles=tiles + [(name, *tile[1:]) for name in broken for tile in first])
 
 
 def plan_workload(datasets: Datasets, *, n_tiles: int, seed: int) -> Workload:
@@ -174,12 +184,15 @@ class CacheLoad(Steps):
 
     def collect(self) -> dict[str, float]:
         """Count what users and store saw."""
-        assert self.generator.last is not None
+        last = self.generator.last
+        assert last is not None
+        is_whole = last["path"].isin(self.workload.checksums)
         return {
             "n_requests": 0,  # of a cache that keeps everything
             **count_requests(self.testbed.take_trace(), self.place.n_users),
             "peak_nbytes": peak_nbytes(self.service.child.pid),
-            **summarise(self.generator.last, is_alone=self.place.n_users == 1),
+            "n_failed": float((is_whole & (last["status"] != 200)).sum()),
+            **summarise(last, is_alone=self.place.n_users == 1),
         }
 
     def versions(self) -> dict[str, str]:
@@ -222,8 +235,12 @@ def open_loads(
             service.versions()
         points = [Point(n, 0.0) for n in (1, *users)] + [Point(0, rate) for rate in rates]
         controlled = {Point(n, 0.0) for n in (1, max(users, default=1))}
+
+        def may_fail(name: str) -> Workload:
+            return replace(planned, may_fail=name == "filecache")
+
         yield [
-            (name, CacheLoad(service, testbed, generator, planned, place))
+            (name, CacheLoad(service, testbed, generator, may_fail(name), place))
             for place in points
             for name, service in services.items()
             if name != "control" or place in controlled

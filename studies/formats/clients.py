@@ -76,10 +76,6 @@ class Client:
         """Count the requests that it may have in flight."""
         return self.in_flight or n_requests
 
-    def config(self, n_requests: int) -> dict[str, Any]:
-        """Return the settings of zarr with which it reads."""
-        return {} if self.in_flight else {"async.concurrency": n_requests}
-
     def missing(self) -> list[str]:
         """List the packages that it needs and that are not there."""
         return [name for name in self.packages if importlib.util.find_spec(name) is None]
@@ -95,8 +91,6 @@ class Client:
 
 _CSV = partial(columns.open_table, suffix="csv", dtype="float32")
 _PARQUET = partial(columns.open_table, suffix="parquet")
-_FILE_BY_FILE = partial(rasters.open_rasters, is_parallel=False)
-_IN_THREADS = partial(rasters.open_rasters, is_parallel=True)
 _VIRTUAL = partial(virtual.open_icechunk, is_virtual=True)
 
 # A table, a row each.
@@ -110,8 +104,8 @@ CLIENTS: Mapping[str, Client] = {client.name: client for client in (
     Client("references-obstore", "kerchunk references, obstore", "references", partial(_open_shared, reader="references"), _ZARR),
     Client("references-parquet-obstore", "references in Parquet, obstore", "references-parquet", virtual.open_references, _ZARR, ("fastparquet",)),
     Client("icechunk-virtual", "virtual Icechunk", "icechunk-virtual", _VIRTUAL, _ZARR, ("icechunk",)),
-    Client("cog-rasterio", "COG, rasterio", "cog", _FILE_BY_FILE, 1, ("rasterio",)),
-    Client("cog-rasterio-threads", "COG, rasterio in threads", "cog", _IN_THREADS, 0, ("rasterio",), is_overlapped=True),
+    Client("cog-rasterio", "COG, rasterio", "cog", rasters.open_rasters, 1, ("rasterio",)),
+    Client("cog-rasterio-threads", "COG, rasterio in threads", "cog", rasters.open_rasters, 0, ("rasterio",), is_overlapped=True),
     Client("cog-async", "COG, async_geotiff", "cog", rasters.open_rasters_async, 0, ("async_geotiff",)),
     Client("tiledb", "TileDB", "tiledb", tiles.open_tiles, 0, ("tiledb",), is_overlapped=True),
     Client("zarr-s3fs", "Zarr, s3fs default", "zarr", partial(_open_shared, reader="zarr-s3fs"), _ZARR),

@@ -49,7 +49,7 @@ def write_rasters(folder: Location, source: Source) -> None:
     """Write a raster for each time step."""
     width = choose_width(source.chunk_shape, source.values.shape[1])
     for step, values in enumerate(source.values):
-        raster = encode_raster(values, width=width, is_compressed=bool(source.cname))
+        raster = encode_raster(values, width=width, is_compressed=source.codec != "none")
         obstore.put(folder.obstore(), name_step(step), raster)
 
 
@@ -116,10 +116,8 @@ def open_rasters_async(folder: Location, stored: StoredArray, n_requests: int) -
     return read
 
 
-def open_rasters(
-    folder: Location, stored: StoredArray, n_requests: int, *, is_parallel: bool
-) -> Read:
-    """Read by rasterio, one file after the other or a thread a file."""
+def open_rasters(folder: Location, stored: StoredArray, n_requests: int) -> Read:
+    """Read by rasterio, a thread a request, which with one is file after file."""
     import rasterio  # an extra that not everyone has
     from rasterio.windows import Window
 
@@ -135,7 +133,7 @@ def open_rasters(
             with rasterio.Env(**settings), rasterio.open(f"{root}/{name_step(step)}") as raster:
                 raster.read(bands, window=window, out=values)
 
-        with ThreadPoolExecutor(n_requests if is_parallel else 1) as pool:
+        with ThreadPoolExecutor(n_requests) as pool:
             list(pool.map(fill, steps, out))
         return out
 

@@ -43,11 +43,6 @@ class Source:
             "codec": self.codec,
         }
 
-    @property
-    def cname(self) -> str:
-        """Codec within Blosc, empty for none."""
-        return self.codec.removeprefix("blosc-") if self.codec != "none" else ""
-
 
 def choose(access: str, stored: StoredArray) -> Box:
     """Choose the bounds of an access, which is in the middle of what it does not span."""

@@ -15,7 +15,7 @@ from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.formats.source import Read, Source
 
-_FILTERS = {"zstd": "ZstdFilter", "lz4": "LZ4Filter"}
+_FILTERS = {"blosc-zstd": "ZstdFilter", "blosc-lz4": "LZ4Filter"}
 
 
 def write_tiles(folder: Location, source: Source) -> None:
@@ -28,7 +28,7 @@ def write_tiles(folder: Location, source: Source) -> None:
 
     extents = zip(DIMENSIONS, source.values.shape, source.chunk_shape, strict=True)
     domain = [tiledb.Dim(name, domain=(0, n - 1), tile=c, dtype=np.int32) for name, n, c in extents]
-    codec = _FILTERS.get(source.cname)
+    codec = _FILTERS.get(source.codec)
     filters = (
         [tiledb.ByteShuffleFilter(), getattr(tiledb, codec)(level=BLOSC_LEVEL)] if codec else []
     )

@@ -2,4 +2,4 @@
 
 from helpers.parameters import Study
 
-STUDY = Study(name="own-program", headline="gain-measured")
+STUDY = Study(name="own-program", headline="gain-measured", by_name=("everyone",))

@@ -11,9 +11,9 @@ from helpers import parameters
 from helpers.parameters import RECORD, Count, RecordName, Seed
 
 
-def _known_setting(value: str) -> str:
-    read_setting(value)
-    return value
+def _known_setting(pair: list[str]) -> list[str]:
+    read_setting("=".join(pair))
+    return pair
 
 
 class Parameters(parameters.Parameters):
@@ -23,9 +23,9 @@ class Parameters(parameters.Parameters):
         ["python", "studies/own_program/everyone.py", "STORED"],
         description="program and arguments; STORED stands for the array that is stored here",
     )
-    setting: Annotated[str, AfterValidator(_known_setting)] = Field(
-        "max_concurrency=1", description="what is tried on it, as `wire trace --try` takes it"
-    )
+    setting: Annotated[
+        list[str], Field(min_length=2, max_length=2), AfterValidator(_known_setting)
+    ] = Field(["max_concurrency", "1"], description="what `wire trace --try` tries, and its value")
     array_shape: Annotated[list[Count], Field(min_length=3, max_length=3)] = Field(
         [4, 128, 256], description="elements of the stored array: time, y, x"
     )

@@ -6,20 +6,18 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import obstore
 import pandas as pd
 import xarray as xr
 from matplotlib.axes import Axes
 from zarr.errors import ZarrUserWarning
+from zarr.storage import ObjectStore
 
 from advisors.trace import findings, launch
 from advisors.trace.analysis import kind_of
@@ -33,7 +31,7 @@ from helpers.plotting import palette
 
 STORED = "STORED"
 _MOST_KEPT = 400  # requests of a run whose times a row keeps, to be drawn
-_COLUMNS = ["start_s", "first_byte_s", "end_s", "nbytes"]
+_COLUMNS = ["start_s", "first_byte_s", "end_s"]
 _TIME = {
     "start": palette.GRID, "connections": palette.VIOLET, "first bytes": palette.RUST,
     "bodies": palette.BLUE, "client": palette.RED, "processor": palette.GREEN, "idle": palette.RULE,
@@ -54,20 +52,13 @@ def write_array(
         {"temperature": (dims, values)},
         {name: np.arange(n) for name, n in zip(dims, shape, strict=True)},
     )
-    store = testbed.near.obstore()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ZarrUserWarning
-        )  # consolidated metadata are no part of Zarr 3
-        dataset.to_zarr(
-            folder, zarr_format=3, encoding={"temperature": {"chunks": tuple(chunk_shape)}}
-        )
-        for path in Path(folder).rglob("*"):
-            if path.is_file():
-                obstore.put(
-                    store, f"own-program/{path.relative_to(folder).as_posix()}", path.read_bytes()
-                )
-    return f"s3://{testbed.near.bucket}/{testbed.near.prefix}/own-program".replace("//own", "/own")
+    place = testbed.near / "own-program"
+    with warnings.catch_warnings():
+        # consolidated metadata are no part of Zarr 3
+        warnings.simplefilter("ignore", ZarrUserWarning)
+        encoding = {"temperature": {"chunks": tuple(chunk_shape)}}
+        dataset.to_zarr(ObjectStore(place.obstore()), zarr_format=3, encoding=encoding)
+    return place.url
 
 
 @dataclass(slots=True)
@@ -119,7 +110,7 @@ class Program(Steps):
             )
             self.digest = sha256(ended.stdout).hexdigest()
             return ended.returncode
-        self.run_ = launch.run(words, environment=variables, want_digest=True, is_silent=True)
+        self.run_ = launch.run(words, environment=variables, is_silent=True)
         self.digest = self.run_.output_digest or ""
         return self.run_.exit_code
 
@@ -133,17 +124,13 @@ class Program(Steps):
         rows = sorted(self.run_.rows, key=lambda row: row.start_s)[:_MOST_KEPT]
         begin_s = self.run_.begin_s
         times = [
-            (
-                row.start_s - begin_s,
-                (row.first_byte_s or row.end_s) - begin_s,
-                row.end_s - begin_s,
-                row.nbytes,
-            )
+            moment - begin_s
             for row in rows
+            for moment in (row.start_s, row.first_byte_s or row.end_s, row.end_s)
         ]
         return {
             "n_requests": told.n_requests, "wire_nbytes": told.moved_nbytes,
-            "requests": [round(value, 4) for one in times for value in one],
+            "requests": [round(value, 4) for value in times],
             "kinds": ",".join(map(kind_of, rows)), "report": json.dumps(asdict(told)),
         }  # fmt: skip
 
@@ -182,10 +169,8 @@ def draw_requests(ax: Axes, rows: pd.DataFrame, contender: str) -> None:
     is_look = np.array([kind in ("HEAD", "probe", "listing") for kind in trace["kinds"].split(",")])
     for chosen, colour in ((is_look, palette.RUST), (~is_look, palette.BLUE)):
         part = table[chosen]
-        wait_s, body_s = (
-            part["first_byte_s"] - part["start_s"],
-            part["end_s"] - part["first_byte_s"],
-        )
+        wait_s = part["first_byte_s"] - part["start_s"]
+        body_s = part["end_s"] - part["first_byte_s"]
         ax.barh(part.index, wait_s, left=part["start_s"], color=colour, alpha=0.4, height=0.9)
         ax.barh(part.index, body_s, left=part["first_byte_s"], color=colour, height=0.9)
     ax.set_ylim(len(table), -1)
@@ -199,14 +184,8 @@ def draw_time(ax: Axes, told: Mapping[str, Mapping[str, Any]]) -> None:
         for what, seconds in one["time_s"].items():
             ax.barh(place, seconds, left=left, color=_TIME[what], height=0.6)
             if seconds > 0.12 * longest_s:
-                ax.text(
-                    left + seconds / 2,
-                    place - 0.42,
-                    what,
-                    ha="center",
-                    va="center",
-                    fontsize="small",
-                )
+                middle = left + seconds / 2
+                ax.text(middle, place - 0.42, what, ha="center", va="center", size="small")
             left += seconds
     ax.set_yticks(range(len(told)), [*told])
     ax.set_ylim(len(told) - 0.5, -0.6)

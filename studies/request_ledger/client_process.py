@@ -402,8 +402,7 @@ def work(job: Mapping[str, Any]) -> dict[str, Any]:
     if operation == "append" and client.open_to_append:
         opened = client.open_to_append(at)
     else:
-        opened = client.open(at)
-        opened = opened[ARRAY] if client.count else opened
+        opened = client.open(at)[ARRAY] if client.count else client.open(at)
     say({"opened": True})
     if read_line() == "end":
         return {"done": True}

@@ -14,16 +14,15 @@ def _lead_certifi(certifi):  # netCDF4 and others take its file whatever the var
 
 
 def _lead_duckdb(duckdb):  # it heeds no variable
-    connect, settings = duckdb.connect, {"http_proxy": os.environ["HTTP_PROXY"]}
+    connect, lead = duckdb.connect, "SET http_proxy = '{}'".format(os.environ["HTTP_PROXY"])
 
     def connect_through(*args, **kwargs):
         connection = connect(*args, **kwargs)
-        for name, value in settings.items():
-            connection.execute(f"SET {name} = '{value}'")
+        connection.execute(lead)
         return connection
 
     duckdb.connect = connect_through
-    duckdb.execute("SET http_proxy = '{}'".format(os.environ["HTTP_PROXY"]))
+    duckdb.execute(lead)
 
 
 _LEADS = {"certifi": _lead_certifi, "duckdb": _lead_duckdb}
@@ -45,9 +44,7 @@ class _Leader:
 
             def exec_module(module):
                 run(module)
-                with contextlib.suppress(
-                    Exception
-                ):  # what cannot be led is not seen, and nothing more
+                with contextlib.suppress(Exception):  # then it is not seen, and nothing more
                     _LEADS[name](module)
 
             spec.loader.exec_module = exec_module

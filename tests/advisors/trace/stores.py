@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
-from collections.abc import Iterator
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
 
-from helpers.netem.certificates import Authority
-from tests.stores import Ranges
+from helpers.netem.certificates import Authority, write_bundle
+from tests.stores import Handler, Ranges, serve
+
+SECRET = "hunter2-of-the-tests"
 
 
 def pump(source: socket.socket, sink: socket.socket) -> None:
@@ -21,33 +27,35 @@ def pump(source: socket.socket, sink: socket.socket) -> None:
 
 
 @contextmanager
-def end_tls(authority: Authority, host: str, target: tuple[str, int]) -> Iterator[tuple[str, int]]:
-    """Stand before a plain server with the certificate of a host; yield where."""
-    context = authority.server_context(host)
+def open_hosts(bundle: Path, targets: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Be the proxy of a user who logs in, behind which plain servers are hosts with TLS; yield the variables."""
+    authority = Authority("another")
+    write_bundle(bundle, authority)
 
-    def serve(sock: socket.socket) -> None:
-        with (
-            suppress(OSError),
-            context.wrap_socket(sock, server_side=True) as client,
-            socket.create_connection(target) as server,
-        ):
-            for one in (client, server):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            back = threading.Thread(target=pump, args=(server, client), daemon=True)
-            back.start()
-            pump(client, server)
-            back.join()
+    class Hosts(Handler):
+        def do_CONNECT(self) -> None:
+            """Answer in the name of the host, and pass on what comes."""
+            self.close_connection = True
+            host = self.path.partition(":")[0]
+            login = b64decode(self.headers.get("Proxy-Authorization", "Basic ")[6:]).decode()
+            self.answer(200 if login == f"user:{SECRET}" else 407)
+            target, context = urlsplit(targets[host]), authority.server_context(host)
+            with (
+                suppress(OSError),
+                context.wrap_socket(self.connection, server_side=True) as client,
+                socket.create_connection((str(target.hostname), target.port or 80)) as server,
+            ):
+                for one in (client, server):
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                back = threading.Thread(target=pump, args=(server, client), daemon=True)
+                back.start()
+                pump(client, server)
+                back.join()
 
-    def accept() -> None:
-        with suppress(OSError):
-            while True:
-                sock, _ = listener.accept()
-                threading.Thread(target=serve, args=(sock,), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=accept, daemon=True).start()
-        yield listener.getsockname()
-        listener.shutdown(socket.SHUT_RDWR)
+    with serve(Hosts) as url:
+        proxy = url.replace("//", f"//user:{SECRET}@")
+        trusted = dict.fromkeys(("SSL_CERT_FILE", "OTHER"), os.fspath(bundle))
+        yield {"HTTPS_PROXY": proxy, "NO_PROXY": "127.0.0.1", **trusted}
 
 
 class Objects(Ranges):

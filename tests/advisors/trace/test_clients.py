@@ -6,11 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import h5py
 import icechunk
@@ -22,22 +19,14 @@ import zarr
 from rasterio.transform import from_origin
 
 from advisors.trace import launch
-from helpers.netem.certificates import Authority, write_bundle
 from helpers.objectstore.testbed import Server
-from tests.advisors.trace.stores import Objects, end_tls
+from tests.advisors.trace.stores import Objects, open_hosts
 from tests.stores import make_location, serve
 
 BUCKET = "of-traces"
 STORE, FILES, GCS, AZURE = "store.example", "files.example", "storage.googleapis.com", "acc.blob.core.windows.net"  # fmt: skip
 BODY = bytes(range(256)) * 400
 CUBE = np.arange(4 * 30 * 40, dtype="f4").reshape(4, 30, 40)
-
-
-class World(NamedTuple):
-    """Where hosts are, and what a program is told of them by its environment."""
-
-    places: dict[str, tuple[str, int]]
-    environment: dict[str, str]
 
 
 def write_files(folder: Path) -> None:
@@ -78,38 +67,30 @@ def write_files(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Serve the files by S3, which verifies signatures, and by the web, both behind TLS."""
-    folder, authority = tmp_path_factory.mktemp("files"), Authority("another")
+def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Serve the files by S3, which verifies signatures, and by the web, both behind TLS; yield the variables."""
+    folder = tmp_path_factory.mktemp("files")
     write_files(folder)
     client = make_location(server, BUCKET).botocore()
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.relative_to(folder).parts[0].startswith(
-            ("cube", "data", "image")
-        ):
-            client.put_object(
-                Bucket=BUCKET, Key=os.fspath(path.relative_to(folder)), Body=path.read_bytes()
-            )
-    bundle = write_bundle(tmp_path_factory.mktemp("bundle") / "other.pem", authority)
-    environment = {
-        "AWS_ENDPOINT_URL": f"https://{STORE}",
-        "AWS_S3_ENDPOINT": STORE,
-        "AWS_VIRTUAL_HOSTING": "FALSE",
-        "AWS_ACCESS_KEY_ID": server.access_key,
-        "AWS_SECRET_ACCESS_KEY": server.secret_key,
-        "AWS_REGION": server.region,
-        "AWS_DEFAULT_REGION": server.region,
-        "SSL_CERT_FILE": os.fspath(bundle),
-    }
-    with ExitStack() as stack:
-        web = urlsplit(stack.enter_context(serve(partial(Objects, directory=os.fspath(folder)))))
-        store, places = urlsplit(server.endpoint_url), {}
-        for host in (STORE, FILES, GCS, AZURE):
-            target = store if host == STORE else web
-            address = (str(target.hostname), target.port or 80)
-            places[f"{host}:443"] = stack.enter_context(end_tls(authority, host, address))
-        places["plain.example:80"] = (str(web.hostname), web.port or 80)
-        yield World(places, environment)
+    for path in folder.rglob("*"):
+        key = os.fspath(path.relative_to(folder))
+        if path.is_file() and key.startswith(("cube", "data", "image")):
+            client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
+    with serve(partial(Objects, directory=os.fspath(folder))) as web:
+        targets = {STORE: server.endpoint_url} | dict.fromkeys((FILES, GCS, AZURE), web)
+        bundle = tmp_path_factory.mktemp("bundle") / "other.pem"
+        with open_hosts(bundle, targets) as variables:
+            yield {
+                **variables,
+                "PLAIN": web,
+                "AWS_ENDPOINT_URL": f"https://{STORE}",
+                "AWS_S3_ENDPOINT": STORE,
+                "AWS_VIRTUAL_HOSTING": "FALSE",
+                "AWS_ACCESS_KEY_ID": server.access_key,
+                "AWS_SECRET_ACCESS_KEY": server.secret_key,
+                "AWS_REGION": server.region,
+                "AWS_DEFAULT_REGION": server.region,
+            }
 
 
 PROGRAMS = """
@@ -220,9 +201,9 @@ assert httpx.get('https://files.example/data.bin').content == BODY
 # netCDF4, #mode=bytes: files.example
 import netCDF4
 assert netCDF4.Dataset('https://files.example/cube.nc#mode=bytes')['t'][3, 29, 39] == 4799
-# requests, plain: plain.example
+# requests, plain: 127.0.0.1
 import requests
-assert requests.get('http://plain.example/data.bin').content == BODY
+assert requests.get(os.environ['PLAIN'] + '/data.bin').content == BODY
 # curl: files.example
 import subprocess
 assert subprocess.check_output(['curl', '-sS', 'https://files.example/data.bin']) == BODY
@@ -249,12 +230,12 @@ QUICK = {
 @pytest.mark.parametrize(
     "path", [pytest.param(one, marks=[pytest.mark.slow] * (one not in QUICK)) for one in PATHS]
 )
-def test_client_is_seen(path: str, world: World) -> None:
+def test_client_is_seen(path: str, world: dict[str, str]) -> None:
     """The program runs to its end, reads what is there, and all that it asks is in the trace."""
     host, _, program = PATHS[path].partition("\n")
     command = [sys.executable, "-c", START + program]
-    run = launch.run(command, environment=world.environment, places=world.places)
+    run = launch.run(command, environment=world)
     assert run.exit_code == 0
-    assert {row.host for row in run.rows} == {host}
+    assert {row.host.partition(":")[0] for row in run.rows} == {host}
     assert {row.status // 100 for row in run.rows} <= {2, 3, 4}
     assert not run.unread and not run.bypassed and not run.remarks

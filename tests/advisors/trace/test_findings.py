@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -66,8 +67,8 @@ CASES = [
     (Edit(keep(ROWS), frozenset(range(1, 10))), 0.21),
     # five at a time
     (Edit(keep(ROWS), frozenset(range(10)), 5), 0.22),
-    # two as one, of a wait
-    (Edit([Asked((2 * i, 2 * i + 1), 0.0) for i in range(5)]), 0.54),
+    # two as one, of a wait: the pause between them stays, but for the 5 ms of the client
+    (Edit([Asked((2 * i, 2 * i + 1), 0.0) for i in range(5)]), 0.565),
     # first bytes sooner
     (Edit(keep(ROWS), less_s=0.05), 0.59),
 ]
@@ -76,15 +77,37 @@ CASES = [
 @pytest.mark.parametrize(("edit", "seconds"), CASES)
 def test_edits_take_what_arithmetic_says(edit: Edit, seconds: float) -> None:
     """Ten requests of 100 ms with 10 ms between two, and what they take if asked otherwise."""
-    assert Trace(ROWS).seconds(edit, Network()) == pytest.approx(seconds, abs=1e-3)
+    assert Trace(run_of(ROWS)).seconds(edit, Network()) == pytest.approx(seconds, abs=1e-3)
 
 
 def test_a_body_in_parts_takes_a_tenth() -> None:
     """Ten streams bring ten times as much; eleven parts are two waves."""
     row = TracedRequest(0.0, 0.1, 1.1, method="GET", key="/b/f", status=200, nbytes=100_000)
     network = Network(stream_nbytes_per_s=100_000)
-    times = [Trace([row]).seconds(Edit(split([row], [0], n)), network) for n in (10_000, 9_100)]
+    times = [
+        Trace(run_of([row])).seconds(Edit(split([row], [0], n)), network) for n in (10_000, 9_100)
+    ]
     assert times == pytest.approx([0.2, 0.1 + 2 / 11 + 0.1], abs=1e-3)
+
+
+def test_a_joined_body_begins_slowly() -> None:
+    """Two bodies of 40 kB as one of 80: windows of 15, 29 and 36 kB, the last two a round trip later each."""
+    rows = chain(2, is_first=True, handshake_s=0.2)
+    found_s = Trace(run_of(rows)).seconds(Edit([Asked((0, 1), 80_000)]), Network())
+    assert found_s == pytest.approx(0.1 + 2 * 0.1)
+
+
+def test_a_gain_that_the_trace_does_not_tell_is_one_at_most() -> None:
+    """One stream does not show whether the link carries several; eight that flowed at full rate do."""
+    alone = TracedRequest(0.0, 0.1, 4.1, method="GET", key="/b/f", status=200, nbytes=40_000_000)
+    (found,) = findings.find(run_of([alone]))
+    assert (found.name, found.is_bound) == ("one-stream", True)
+    small = [
+        replace(alone, key=f"/b/s{i}", nbytes=2_000_000, start_s=5, first_byte_s=5.1, end_s=5.3)
+        for i in range(8)
+    ]
+    found = findings.find(run_of([alone, *small]))[0]
+    assert (found.name, found.is_bound) == ("one-stream", False)
 
 
 def test_a_refusal_takes_its_back_off_with_it() -> None:
@@ -94,7 +117,7 @@ def test_a_refusal_takes_its_back_off_with_it() -> None:
         TracedRequest(1.1, 1.2, 1.2, method="GET", key="/b/f", status=200),
     ]
     rows[0].status = 503
-    assert whatif.RETRIED and Trace(rows).seconds(
+    assert whatif.RETRIED and Trace(run_of(rows)).seconds(
         Edit(keep(rows, [0])), Network()
     ) == pytest.approx(0.1)
 

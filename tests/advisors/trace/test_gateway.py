@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -22,24 +22,20 @@ import pytest
 from advisors.trace import launch
 from advisors.trace.rows import Run
 from helpers.errors import UserError
-from helpers.netem.certificates import Authority, write_bundle
-from tests.advisors.trace.stores import end_tls, pump
+from tests.advisors.trace.stores import SECRET, open_hosts
 from tests.stores import Handler, becomes, lives, serve
 
 HOST = "store.example"
-SECRET = "hunter2-of-the-tests"
 
 
 class Store(Handler):
     """A store that does what the path says."""
 
-    target = ("", 0)  # where it leads as a proxy
-
     def do_GET(self) -> None:
         """Answer whole, in part, or with another protocol."""
         what = urlsplit(self.path).path.split("/")[1]
         if what == "upgrade":
-            self.answer(101, Upgrade="echo", Connection="Upgrade")
+            self.answer(101, b"at once\n", Upgrade="echo", Connection="Upgrade")
             self.wfile.write(self.rfile.readline())
             self.close_connection = True
         elif what in ("stall", "reset"):
@@ -67,40 +63,20 @@ class Store(Handler):
             body += self.rfile.read(n) + self.rfile.readline()[2:]
         self.answer(200, b"%d" % len(body), Content_Length=str(len(b"%d" % len(body))))
 
-    def do_CONNECT(self) -> None:
-        """Be the proxy of a user who logs in."""
-        is_known = (
-            self.headers.get("Proxy-Authorization") == "Basic dXNlcjpodW50ZXIyLW9mLXRoZS10ZXN0cw=="
-        )
-        self.answer(200 if is_known else 407)
-        if is_known:
-            server = socket.create_connection(self.target)
-            back = threading.Thread(target=pump, args=(server, self.connection), daemon=True)
-            back.start()
-            pump(self.connection, server)
-            back.join()
-            server.close()
-        self.close_connection = True
-
 
 class Place(NamedTuple):
-    """A store behind TLS and without."""
+    """A store behind TLS, which the variables lead to, and without."""
 
-    places: dict[str, tuple[str, int]]
     environment: dict[str, str]
     plain: str
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Serve the store; its host is known to the gateway alone."""
-    authority = Authority("another")
-    bundle = write_bundle(tmp_path_factory.mktemp("bundle") / "other.pem", authority)
-    with serve(Store) as url:
-        address = ("127.0.0.1", urlsplit(url).port or 0)
-        with end_tls(authority, HOST, address) as there:
-            variables = {"SSL_CERT_FILE": os.fspath(bundle), "OTHER": os.fspath(bundle)}
-            yield Place({f"{HOST}:443": there}, variables, url)
+    """Serve the store."""
+    bundle = tmp_path_factory.mktemp("bundle") / "other.pem"
+    with serve(Store) as url, open_hosts(bundle, {HOST: url}) as variables:
+        yield Place(variables, url)
 
 
 START = """
@@ -121,13 +97,19 @@ def trace(place: Place, program: str, **options: object) -> Run:
     """Trace a few lines of Python."""
     environment = place.environment | options.pop("environment", {})  # type: ignore[operator]
     command = [sys.executable, "-c", START + program, place.plain]
-    return launch.run(command, environment=environment, places=place.places, **options)  # type: ignore[arg-type]
+    return launch.run(command, environment=environment, **options)  # type: ignore[arg-type]
 
 
 def find_gateways() -> list[psutil.Process]:
     """Find the gateways that this process has started."""
     found = [one for one in psutil.Process().children() if lives(one.pid)]
     return [one for one in found if "advisors.trace.gateway" in " ".join(one.cmdline())]
+
+
+def read_in_time(path: Path) -> str:
+    """Wait until a program has written a file, and read it."""
+    assert becomes(lambda: path.exists() and bool(path.read_text()))
+    return path.read_text()
 
 
 UPLOADS = """
@@ -169,8 +151,10 @@ except ssl.SSLError:
     assert len(get(context=pinned)) == 1000
 connection = http.client.HTTPConnection("127.0.0.1", port)
 connection.request("GET", sys.argv[1] + "/upgrade", headers={"Upgrade": "echo", "Connection": "Upgrade"})
+said = b""
+while not said.endswith(b"at once\\n"): said += connection.sock.recv(9000)
 connection.sock.sendall(b"hello\\n")
-assert b"hello" in connection.sock.recv(9000) + connection.sock.recv(9000)
+assert connection.sock.recv(9000) == b"hello\\n"
 assert len(get()) == 1000
 """
 
@@ -206,25 +190,24 @@ while os.path.exists({os.fspath(tmp_path / "asked")!r}): time.sleep(0.01)
 assert len(get(context=ssl.create_default_context(cafile=os.environ["SSL_CERT_FILE"]))) == 1000
 """
 
-    def kill() -> None:
-        becomes(lambda: (tmp_path / "asked").exists())
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(trace, place, program)
+        assert becomes((tmp_path / "asked").exists)
         time.sleep(0.5)
         find_gateways()[0].kill()
         (tmp_path / "asked").unlink()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    run = trace(place, program)
-    killer.join()
+    run = running.result()
     assert run.exit_code == 0
     assert len(run.rows) == 1 and "the gateway ended" in run.remarks[0]
     assert [one.reason for one in run.unread] == ["the gateway ended"]
     assert not find_gateways()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_signals_are_the_programs(place: Place, number: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C and an end that is asked for reach the program, which ends in its way; the trace so far is kept."""
+@pytest.mark.parametrize(
+    ("how", "code"), [("ctrl-c", 3), (signal.SIGINT, 3), (signal.SIGTERM, 4), (signal.SIGKILL, 137)]
+)
+def test_signals_are_the_programs(place: Place, how: int | str, code: int, tmp_path: Path) -> None:
+    """Ctrl-C and an end that is asked for reach the program once, which ends in its way; the trace so far is kept."""
     program = f"""
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))
 try:
@@ -232,6 +215,7 @@ try:
     open({os.fspath(tmp_path / "asked")!r}, "w").write(str(os.getpid()))
     time.sleep(60)
 except KeyboardInterrupt:
+    time.sleep(0.3)
     sys.exit(3)
 """
     tracer = f"""
@@ -240,21 +224,25 @@ from advisors.trace import launch
 run = launch.run([sys.executable, "-c", {START + program!r}, {place.plain!r}])
 print(run.exit_code, len(run.rows))
 """
-    arguments = [sys.executable, "-c", tracer]
+    asked, (ours, theirs) = tmp_path / "asked", os.openpty()
+    # where there is a terminal, it is a session's own, and the keys go to the session
+    script = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)" * (how == "ctrl-c")
     with subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", script + tracer],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as running:
-        assert becomes(
-            lambda: (tmp_path / "asked").exists() and bool((tmp_path / "asked").read_text())
-        )
-        if number == signal.SIGINT:
-            os.killpg(running.pid, number)  # as a terminal does
-        elif number == signal.SIGTERM:
-            running.terminate()
+        pid = int(read_in_time(asked))
+        if how == "ctrl-c":
+            os.write(ours, b"\3")
         else:
-            os.kill(int((tmp_path / "asked").read_text()), number)
+            os.kill(pid if how == signal.SIGKILL else running.pid, int(how))
         said = running.communicate(timeout=30)[0]
-    assert said == f"{ {signal.SIGINT: 3, signal.SIGTERM: 4, signal.SIGKILL: 137}[number] } 1\n"
+    for end in (ours, theirs):
+        os.close(end)
+    assert said == f"{code} 1\n"
 
 
 def test_a_child_that_outlives_the_program(place: Place, tmp_path: Path) -> None:
@@ -267,23 +255,16 @@ time.sleep(1); get(); open({os.fspath(tmp_path / "done")!r}, "w").write(os.envir
     )
     assert run.exit_code == 0 and run.wall_s < 30
     assert "still running" in run.remarks[0]
-    assert becomes(lambda: (tmp_path / "done").exists() and bool((tmp_path / "done").read_text()))
-    folder = Path((tmp_path / "done").read_text()).parent
+    folder = Path(read_in_time(tmp_path / "done")).parent
     assert becomes(lambda: not folder.exists() and not find_gateways())
 
 
 def test_two_at_once(place: Place) -> None:
     """Each has its own requests."""
-    runs = list[Run]()
     programs = [f"for _ in range({n}): get()" for n in (2, 5)]
-    threads = [
-        threading.Thread(target=lambda one=one: runs.append(trace(place, one))) for one in programs
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(len(run.rows) for run in runs) == [2, 5]
+    with ThreadPoolExecutor() as pool:
+        runs = pool.map(lambda program: trace(place, program), programs)
+    assert [len(run.rows) for run in runs] == [2, 5]
 
 
 def test_only_the_program_is_served_and_what_goes_past_is_found(
@@ -297,22 +278,16 @@ open({os.fspath(told)!r}, "w").write(os.environ["HTTPS_PROXY"])
 while os.path.exists({os.fspath(told)!r}): time.sleep(0.02)
 """
     answers = []
-
-    def intrude() -> None:
-        becomes(lambda: told.exists() and bool(told.read_text()))
-        with socket.create_connection(
-            ("127.0.0.1", urlsplit(told.read_text()).port or 0)
-        ) as stranger:
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(trace, place, program)
+        port = urlsplit(read_in_time(told)).port or 0
+        with socket.create_connection(("127.0.0.1", port)) as stranger:
             stranger.sendall(f"GET {place.plain}/whole HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             with suppress(ConnectionResetError):
                 answers.append(stranger.recv(100))
         time.sleep(2 * launch.LOOK_S)
         told.unlink()
-
-    thread = threading.Thread(target=intrude)
-    thread.start()
-    run = trace(place, program)
-    thread.join()
+    run = running.result()
     assert not any(answers) and not run.rows
     assert [one.address for one in run.bypassed] == [f"127.0.0.1:{host.port}"]
 
@@ -324,7 +299,6 @@ def test_no_secret_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         tempfile, "mkdtemp", lambda **named: folders.append(make(**named)) or folders[-1]
     )
-    monkeypatch.setattr(Store, "target", place.places[f"{HOST}:443"])
     program = f"""
 headers = {{"Authorization": "{SECRET}", "User-Agent": "tool/1.0 {SECRET}", "X-{SECRET}": "1"}}
 for url in ("https://store.example/a?X-Amz-Signature={SECRET}", sys.argv[1].replace("//", "//u:{SECRET}@") + "/b"):
@@ -336,8 +310,7 @@ for url in ("https://store.example/a?X-Amz-Signature={SECRET}", sys.argv[1].repl
     for name in os.listdir(folder): assert b"{SECRET}" not in open(os.path.join(folder, name), "rb").read()
     assert "PRIVATE KEY" not in open(os.environ["SSL_CERT_FILE"]).read()
 """
-    proxy = place.plain.replace("//", f"//user:{SECRET}@")
-    run = trace(place, program, environment={"HTTPS_PROXY": proxy, "NO_PROXY": "127.0.0.1"})
+    run = trace(place, program)
     assert run.exit_code == 0
     assert [(row.host.partition(":")[0], row.key, row.user_agent) for row in run.rows] == [
         (HOST, "/a", "tool/1.0"),
@@ -356,7 +329,7 @@ import json
 assert sys.own and "shims" not in "".join(sys.path)
 assert json.loads(os.environ["FSSPEC_HTTPS_CLIENT_KWARGS"]) == {"x": 1, "trust_env": True}
 """
-    run = trace(place, program + "print('said')", environment=options, want_digest=True)
+    run = trace(place, program + "print('said')", environment=options, is_silent=True)
     assert run.exit_code == 0 and len(run.output_digest or "") == 64
 
 

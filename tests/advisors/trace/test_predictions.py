@@ -29,6 +29,7 @@ CHANGES = [  # the cause, its client, the program, and the program with the chan
     ("metadata", "zarr-obstore", "more = {'use_consolidated': False}\ng = group('many')\nfor i in range(25): g[f'v{i}'].shape", "g = group('many')\nfor i in range(25): g[f'v{i}'].shape"),
     ("listings", "obstore", "for i in range(12):\n  obstore.list(store, 'files').collect()\n  obstore.get(store, f'files/{i}').bytes()", "obstore.list(store, 'files').collect()\nfor i in range(12): obstore.get(store, f'files/{i}').bytes()"),
     ("one-stream", "obstore", "obstore.get(store, 'large').bytes()", PARTS),
+    ("connections", "requests", "for i in range(20): part(1_500_000 * (i * 7 % 20), get=requests.get)", "for i in range(20): part(1_500_000 * (i * 7 % 20))"),
     ("few", "requests", THREADS.format(4, 40), THREADS.format(40, 40)),
 ]  # fmt: skip
 
@@ -37,7 +38,7 @@ CHANGES = [  # the cause, its client, the program, and the program with the chan
 @pytest.mark.slow
 def test_predicted_gains_are_measured(near: Location) -> None:  # noqa: F811
     """From the first request on, the gain is off by 15 % in the median and 35 % in nine of ten, at most."""
-    lines, errors = list[str](), list[float]()
+    lines, beyond, errors = list[str](), list[str](), list[float]()
     for network in map(get_profile, ("in-region", "other-region", "wide-area")):
         network = of_one_process(network)
         for cause, client, slow, fast in CHANGES:
@@ -51,12 +52,17 @@ def test_predicted_gains_are_measured(near: Location) -> None:  # noqa: F811
             before_s = run.wall_s - start_s
             predicted = before_s / (found.seconds - start_s)
             measured = before_s / (changed.wall_s - analysis.find_time(changed)["start"])
-            errors.append(abs(predicted / measured - 1))
+            words = "at most" if found.is_bound else "predicted"
             lines.append(
-                f"{network.name}, {cause}: predicted {predicted:.2f}, measured {measured:.2f}"
+                f"{network.name}, {cause}: {words} {predicted:.2f}, measured {measured:.2f}"
             )
+            if found.is_bound:
+                beyond += [lines[-1]] * (measured > 1.2 * predicted)
+            else:
+                errors.append(abs(predicted / measured - 1))
     told = "\n".join(lines)
     print(told, np.quantile(errors, [0.5, 0.9]))
+    assert not beyond
     assert np.median(errors) <= 0.15, told
     assert np.quantile(errors, 0.9) <= 0.35, told
 

@@ -100,14 +100,14 @@ def test_files_hold_the_trace_and_no_secret(
     rows = chain(12, key="/b/wJalrXUtnFEMIbPxRfiCY/f{i}")
     run = run_of(chain(12), wall_s=2.0, processor_s=[(0.0, 0.0), (2.0, 1.0)])
     command = ["python", "x.py", "--password=hunter-2-of-a-stranger"]
-    render.write_files(
-        tmp_path, Run([*run.rows, *rows], 2.0, 0.0, 0), findings.report(run), command
-    )
+    secret = Run([*run.rows, *rows], 2.0, 0.0, 0)
+    render.write_trace(tmp_path, secret, command)
+    render.write_page(tmp_path, secret, findings.report(secret), command)
     for path in tmp_path.iterdir():
         assert "wJalrX" not in path.read_text(), path
         assert "hunter" not in path.read_text(), path
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(render.FILES)
-    render.write_files(tmp_path, run, findings.report(run), ["python", "x.py"])
+    render.write_trace(tmp_path, run, ["python", "x.py"])
     again, told = render.read_files(tmp_path)
     assert told == ["python", "x.py"]
     assert findings.report(again) == findings.report(run)
@@ -119,7 +119,7 @@ def test_the_archive_is_har() -> None:
     """Each entry has what HAR 1.2 asks for, and no header; its phases add up to its time."""
     row = chain(1)[0]
     row.is_first, row.handshake_s, row.scheme, row.host, row.end_s = True, 0.02, "https", "h:1", 0.3
-    entry = json.loads(render.write_har([row]))["log"]["entries"][0]
+    entry = json.loads(render.write_har(run_of([row]), ["x"]))["log"]["entries"][0]
     assert entry["request"]["url"] == "https://h:1/b/f0"
     assert entry["request"]["headers"] == entry["response"]["headers"] == []
     assert {"status", "statusText", "httpVersion", "cookies", "content", "redirectURL"} <= {
@@ -177,8 +177,9 @@ def test_bad_input_is_one_line_before_anything_runs(
         ("trace.csv", ",200,", ",fine,"),
         ("trace.csv", "0.1,", "nan,"),
         ("trace.csv", "start_s", "begin_s"),
-        ("trace.json", '"wall_s"', '"wall"'),
-        ("trace.json", "{", "["),
+        ("trace.har", '"wall_s"', '"wall"'),
+        ("trace.har", "{", "["),
+        ("trace.har", '"_run"', '"run"'),
     ],
 )
 def test_a_folder_of_a_stranger_is_refused_in_a_line(
@@ -186,7 +187,7 @@ def test_a_folder_of_a_stranger_is_refused_in_a_line(
 ) -> None:
     """A trace that was damaged or made by somebody else."""
     run = run_of(chain(2))
-    render.write_files(tmp_path, run, findings.report(run), ["x"])
+    render.write_trace(tmp_path, run, ["x"])
     text = (tmp_path / name).read_text()
     assert before in text
     (tmp_path / name).write_text(text.replace(before, after, 1))
@@ -221,6 +222,19 @@ def test_a_budget_exits_1_and_else_the_program_decides(
     shown = CliRunner().invoke(cli.trace, ["show", str(tmp_path / "t")])
     assert shown.exit_code == 0
     assert "9 requests" in shown.stdout
+
+
+@pytest.mark.parametrize("broken", ["findings.report", "render.write_trace", "render.render"])
+def test_a_failure_of_the_report_leaves_the_programs_exit_code(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with ours is one line, and the program ended as it did."""
+    fake(monkeypatch, Run(chain(9), 2.0, 0.0, 3))
+    monkeypatch.setattr(f"advisors.trace.{broken}", lambda *_, **__: 1 / 0)
+    result = CliRunner().invoke(cli.trace, ["--out", str(tmp_path / "t"), "--", "true"])
+    assert result.exit_code == 3
+    assert result.stderr.count("\n") == 1
+    assert "the report failed: ZeroDivisionError" in result.stderr
 
 
 def test_a_setting_is_tried_in_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

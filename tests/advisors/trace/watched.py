@@ -12,6 +12,7 @@ import numpy as np
 import obstore
 import xarray as xr
 from zarr.errors import ZarrUserWarning
+from zarr.storage import ObjectStore
 
 from advisors.trace import launch
 from advisors.trace.rows import Run
@@ -34,16 +35,17 @@ def write_store(near: Location) -> None:
         warnings.simplefilter(
             "ignore", ZarrUserWarning
         )  # consolidated metadata are no part of Zarr 3
-        cube.to_zarr(folder / "cube", zarr_format=3, consolidated=True, encoding=encoding)
+        cube.to_zarr(
+            ObjectStore((near / "trace/cube").obstore()),
+            zarr_format=3,
+            consolidated=True,
+            encoding=encoding,
+        )
         many = xr.Dataset({f"v{i}": (("x",), np.arange(4.0)) for i in range(25)})
-        many.to_zarr(folder / "many", zarr_format=3, consolidated=True)
+        many.to_zarr(ObjectStore((near / "trace/many").obstore()), zarr_format=3, consolidated=True)
         large = xr.Dataset({f"v{i}": (("t", "x"), rng.random((4, 300_000))) for i in range(6)})
         large.to_netcdf(folder / "many.nc", engine="h5netcdf")
-        for path in folder.rglob("*"):
-            if path.is_file():
-                obstore.put(
-                    store, f"trace/{path.relative_to(folder).as_posix()}", path.read_bytes()
-                )
+        obstore.put(store, "trace/many.nc", (folder / "many.nc").read_bytes())
     refused = [f"arn:aws:s3:::{near.bucket}/trace/open/a/c/{i}" for i in (2, 5)]
     allowed = {
         "Effect": "Allow",
@@ -66,6 +68,4 @@ def watch(text: str, near: Location, network: Profile) -> Run:
     }  # fmt: skip
     words = [sys.executable, "-W", "ignore", "-c", text]
     environment = {name: str(value) for name, value in given.items()}
-    return launch.run(
-        words, environment=environment, profile=network, want_digest=True, is_silent=True
-    )
+    return launch.run(words, environment=environment, profile=network, is_silent=True)

@@ -1,0 +1,125 @@
+"""The study of Development Seed as it was made: four caches under ten users, 17 datasets, and its figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from helpers.benchmark import statistics
+from helpers.benchmark.record import read_published
+from helpers.findings import Claim, Finding, as_finding
+from helpers.plotting.figures import number_axis
+from helpers.plotting.palette import CHARCOAL, find_style
+from studies.caching_costs.datasets import published_specs
+from studies.caching_costs.findings import select_loads
+
+THEIRS: Mapping[str, str] = {"dev": "none", "feature2": "filecache", "feature3": "redis"}
+"""Deployments of the study, by our name of the cache; of diskcache only earlier means are left."""
+
+DISK = {"commit": "18f90c0", "environment": "feature"}
+"""The earlier run, in the same table as Redis, that is left of diskcache."""
+
+
+def read_study() -> pd.DataFrame:
+    """Read what was published: `dataset`, `cache`, `latency_s` and `failed`, a share.
+
+    Latencies are medians, of diskcache the means of an earlier run.
+    """
+    rows = read_published("tile_caching_locust")
+    earlier = read_published("tile_caching_locust_history")
+    earlier = earlier[(earlier[[*DISK]] == [*DISK.values()]).all(axis=1)]
+    earlier = earlier.assign(cache="diskcache", p50_ms=earlier["average_response_ms"])
+    found = pd.concat([rows.assign(cache=rows["environment"].map(THEIRS)), earlier])
+    names = {published: spec.name for published, spec in published_specs().items()}
+    return pd.DataFrame(
+        {
+            "dataset": found["dataset"].map(names),
+            "cache": found["cache"],
+            "latency_s": found["p50_ms"] / 1000,
+            "failed": found["failure_rate_pct"] / 100,
+        }
+    ).dropna(subset="dataset")
+
+
+def list_latencies(rows: pd.DataFrame) -> pd.DataFrame:
+    """List ours in the same columns, medians over blocks of the median of each load."""
+    loads = select_loads(rows)
+    parts = []
+    for name in sorted(text[:-6] for text in map(str, loads) if text.endswith("|p50_s")):
+        numbers = {"latency_s": loads[f"{name}|p50_s"], "failed": loads[f"{name}|failed"]}
+        parts.append(pd.DataFrame({"dataset": name, "cache": loads["contender"], **numbers}))
+    each = pd.concat(parts)
+    means = each.groupby(["dataset", "cache"]).agg({"latency_s": "median", "failed": "mean"})
+    return means.drop(index="control", level="cache").reset_index()
+
+
+def tabulate_failures(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate shares of requests that failed, of datasets of which any did."""
+    both = {"ours": ours, "published": theirs}
+    wide = {key: one.pivot_table(index="dataset", columns="cache", values="failed") for key, one in both.items()}  # fmt: skip
+    table = pd.concat(wide, axis=1)
+    return table[(table > 0).any(axis=1)]
+
+
+def draw_latencies(ax: Axes, latencies: pd.DataFrame, order: list[str], *, is_theirs: bool) -> None:
+    """Draw a mark for each dataset and cache on a logarithmic axis, published ones hollow."""
+    caches = [*dict.fromkeys(latencies["cache"])]
+    for place, cache in enumerate(caches):
+        part = latencies[latencies["cache"] == cache].set_index("dataset")["latency_s"]
+        style, face = find_style(cache, "cache"), "white" if is_theirs else None
+        y = [order.index(name) + 0.15 * (place - (len(caches) - 1) / 2) for name in part.index]
+        looks = {"color": style.color, "marker": style.marker, "label": style.label}
+        ax.plot(part, y, linestyle="none", markerfacecolor=face or style.color, **looks)  # type: ignore[arg-type]
+    ax.set_yticks(range(len(order)), order)
+    ax.set(xscale="log", xlabel="latency (s)")
+    ax.grid(axis="y", color=CHARCOAL, alpha=0.15)
+    number_axis(ax.xaxis)
+
+
+PAIRS: Mapping[str, tuple[str, str]] = {
+    "filecache-over-redis": ("redis", "filecache"),
+    "disk-over-redis": ("diskcache", "redis"),
+    "gain-diskcache": ("none", "diskcache"),
+    "gain-filecache": ("none", "filecache"),
+    "gain-redis": ("none", "redis"),
+    "gain-shipped": ("none", "as-shipped"),
+    "shipped-over-redis": ("redis", "as-shipped"),
+}
+"""Caches whose ratio of a typical tile is told, the slower first where they differ as published."""
+
+
+def find_all(rows: pd.DataFrame) -> dict[str, Finding]:
+    """Find the ratios of caches over all whole datasets, on some kinds, and failures, as far as measured."""
+    loads = select_loads(rows)
+    whole = [c for c in loads if str(c).endswith("|p50_s") and not str(c).startswith("broken")]
+    loads = loads.assign(whole_s=np.exp(np.log(loads[whole]).mean(axis=1)))
+    names, found = {*loads["contender"]}, {}
+    for key, (a, b) in PAIRS.items():
+        if {a, b} <= names:
+            ratio = statistics.paired_ratio(loads, a, b, value="whole_s")
+            found[key] = replace(as_finding(ratio), quantity=f"{a} over {b}, latency_s")
+    for kind in ("netcdf", "unconsolidated", "references"):
+        if f"{kind}|p50_s" in loads and {"none", "filecache"} <= names:
+            ratio = statistics.paired_ratio(loads, "none", "filecache", value=f"{kind}|p50_s")
+            told = f"none over filecache on {kind}, latency_s"
+            found[f"filecache-on-{kind}"] = replace(as_finding(ratio), quantity=told)
+    if "filecache" in names:
+        part = loads[loads["contender"] == "filecache"]
+        count = part["n_failed"].sum()
+        found["filecache-failed"] = Finding(count, quantity="failed requests of filecache")
+    return found
+
+
+def judge_claims(found: Mapping[str, Finding]) -> dict[str, Claim]:
+    """Judge what the page says, as far as the caches that it is about are there."""
+    claims = {}
+    if "disk-over-redis" in found:
+        holds = 0.5 < found["disk-over-redis"].value < 2
+        claims["disk-as-redis"] = Claim(holds, of="disk-over-redis")
+    if "gain-shipped" in found:
+        claims["shipped-gains"] = Claim(found["gain-shipped"].low > 1, of="gain-shipped")
+    return claims
