@@ -61,15 +61,10 @@ def tabulate_answers(found: Mapping[str, Comparison]) -> pd.DataFrame:
         sides = [side.split(" at ") for side in one.quantity.rpartition(",")[0].split(" over ")]
         rates = [_find_published(*side) for side in sides]
         told = " over ".join(f"{SOURCES[name].label} at {n}" for name, n in sides)
-        lines.append((told, rates[1] / rates[0], one.ratio, one.verdict))
-    table = pd.DataFrame(lines, columns=["quantity", "published", "ratio", "the first is"])
-    ends = {
-        name: [getattr(one, name) for one in table["ratio"]] for name in ("centre", "low", "high")
-    }
-    here = pd.DataFrame(ends, table.index).set_axis(["here", "95 % from", "to"], axis=1)
-    return pd.concat(
-        [table[["quantity", "published"]], here, table["the first is"]], axis=1
-    ).set_index("quantity")
+        ends = (one.ratio.centre, one.ratio.low, one.ratio.high)
+        lines.append((told, rates[1] / rates[0], *ends, one.verdict))
+    columns = ["quantity", "published", "here", "95 % from", "to", "the first is"]
+    return pd.DataFrame(lines, columns=columns).set_index("quantity")
 
 
 def _find_published(name: str, n_workers: str) -> float:
