@@ -107,7 +107,6 @@ def rate_together(lanes: Sequence[Lane]) -> float:
     Bytes are counted from the moment when the last of them has its first byte to the moment when
     the first has all. Where that is less than a fifth of the whole, as when first bytes come far
     apart, they are counted in the busiest fifth.
-
     """
     heads, ends = [lane[0][0] for lane in lanes], [lane[-1][0] for lane in lanes]
     least = 0.2 * (max(ends) - min(heads))
@@ -138,7 +137,6 @@ def accepted_per_s(asked: Sequence[tuple[float, bool]]) -> float | None:
 
     Stores let a burst through first, so requests are counted from the first that was refused.
     None where none was, or where too few were let through to tell.
-
     """
     ordered = sorted(asked)
     first = next((i for i, (_, is_refused) in enumerate(ordered) if is_refused), None)

@@ -335,7 +335,6 @@ def describe_layout(
     value_nbytes : float
         Bytes in memory of what is decoded of one variable; as stored by default, and then deflate
         takes no time.
-
     """
     nbytes, front = round(chunk_nbytes), 2048 + _HEADER_NBYTES * n_variables
     n_nodes = -(-n_chunks // _NODE_CHUNKS)
