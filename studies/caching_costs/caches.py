@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import collections
 import contextlib
 import hashlib
@@ -10,6 +11,7 @@ import io
 import math
 import pickle
 import secrets
+import shutil
 import socket
 import tempfile
 import threading
@@ -42,7 +44,6 @@ class Told:
     key: bytes = field(repr=False)  # of the run, which signs what leaves the process
     redis_url: str = field(default="", repr=False)  # with its password
     ttl_s: float = 86400  # that an entry lives, but for those of titiler itself
-    folder: str = ""  # of this user alone, for those that keep files
 
 
 class Cache:
@@ -256,6 +257,13 @@ class RedisCache(KeepingCache):
             return None
 
 
+def _make_folder() -> str:
+    """Make a folder of this user alone, which goes with the process."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class DiskCache(KeepingCache):
     """Keep opened datasets as authenticated bytes on a disk: diskcache, which is SQLite and files."""
 
@@ -263,7 +271,7 @@ class DiskCache(KeepingCache):
         super().__init__(origin, told)
         import diskcache  # type: ignore[import-untyped]  # only the repeated study needs it
 
-        self._disk = diskcache.Cache(told.folder)
+        self._disk = diskcache.Cache(_make_folder())
 
     def _keep(self, name: str, dataset: xr.Dataset) -> None:
         self._disk.set(name, seal(name, self._told.key, dataset), expire=self._told.ttl_s)
@@ -280,14 +288,15 @@ class FileCache(Cache):
     """
 
     def __init__(self, origin: Origin, told: Told) -> None:
-        super().__init__(_FileOrigin(origin.location, told.folder), told)
+        super().__init__(_FileOrigin(origin.location), told)
 
 
 class _FileOrigin(Origin):
     """Read objects through one `filecache` on a local disk."""
 
-    def __init__(self, location: Location, folder: str) -> None:
+    def __init__(self, location: Location) -> None:
         super().__init__(location)
+        folder = _make_folder()
         self._files = fsspec.filesystem(
             "filecache", fs=location.fsspec(), cache_storage=folder, skip_instance_cache=True
         )

@@ -15,7 +15,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, ClassVar
 
 import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc
@@ -192,12 +191,11 @@ def open_service(
         "AWS_EC2_METADATA_DISABLED": "true",  # there is no cloud to ask for other settings
         "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
     }
-    with TemporaryDirectory() as folder:  # of files that it keeps
-        told = Told(secrets.token_hex(32).encode(), redis_url, ttl_s, folder)
-        settings = Settings(cache, datasets.location, datasets.specs, told)
-        environment[SETTINGS] = _AS_JSON.dump_json(settings).decode()
-        with start_child(command, env=environment) as child:
-            yield Service(child)
+    told = Told(secrets.token_hex(32).encode(), redis_url, ttl_s)
+    settings = Settings(cache, datasets.location, datasets.specs, told)
+    environment[SETTINGS] = _AS_JSON.dump_json(settings).decode()
+    with start_child(command, env=environment) as child:
+        yield Service(child)
 
 
 if __name__ == "__main__":

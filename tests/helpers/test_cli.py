@@ -40,6 +40,8 @@ def test_what_pages_type_is_there(line: str) -> None:
     name, *arguments = shlex.split(line)
     context = click.Context(group, info_name=name)
     while isinstance(group, click.Group):
+        if group.invoke_without_command:  # what follows `--` is somebody's program
+            break
         found = group.get_command(context, arguments.pop(0))
         assert found is not None, line
         group, context = found, click.Context(found, parent=context)

@@ -22,6 +22,7 @@ from helpers.plotting import palette
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import _STYLES, STYLE, Style, find_style
 from helpers.plotting.tables import count_rows, show
+from studies.caching_costs.caches import CACHES
 from studies.caching_costs.staleness import WATCHED
 from studies.chunk_shape.layouts import Medium, make_accesses
 from studies.hdf5_drivers.drivers import DRIVERS
@@ -86,7 +87,7 @@ def test_colours_differ_for_the_colour_blind(kind: palette.Kind, deficiency: str
 
 REGISTRIES: dict[palette.Kind, Collection[str]] = {
     "reader": [*READERS, *POOLS, "raw"],
-    "cache": WATCHED,
+    "cache": {*CACHES, *WATCHED},
     "option": OPTIONS,
     "driver": DRIVERS,
     "access": [access.name for access in make_accesses((60, 12, 12))],

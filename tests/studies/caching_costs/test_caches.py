@@ -59,7 +59,6 @@ def make(
     redis_url: str,
     client: redis.Redis,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
 ) -> Make:
     """Make contenders, empty."""
     for variable, value in SHIPPED_ENVIRONMENT.items():
@@ -67,9 +66,7 @@ def make(
     import_open_zarr().cache_clear()
 
     def make_one(name: str, **settings: Any) -> Cache:
-        return open_cache(
-            name, datasets.location, Told(KEY, redis_url, folder=str(tmp_path), **settings)
-        )
+        return open_cache(name, datasets.location, Told(KEY, redis_url, **settings))
 
     return make_one
 

@@ -120,7 +120,7 @@ def test_numbers_of_a_load() -> None:
     """A typical tile is the geometric mean of what each dataset takes in the mean."""
     lines = [("a", 0.0, 1.0), ("a", 1.0, 3.0), ("b", 4.0, 8.0)]
     requests = pd.DataFrame(lines, columns=["dataset", "start_s", "latency_s"])
-    requests = requests.assign(nbytes=10, open_s=0.1, cpu_s=0.2)
+    requests = requests.assign(nbytes=10, open_s=0.1, cpu_s=0.2, status=200)
     found = summarise(requests, is_alone=True)
     assert found["typical_s"] == pytest.approx(4.0) and found["tiles_per_s"] == 3 / 12
     assert found["a|latency_s|1"] == 3.0 and found["b|open_s|2"] == 0.1
