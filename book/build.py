@@ -47,7 +47,7 @@ from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT, check_name
 from helpers.redaction import copy_redacted, redact_tree
 
-_COVER, _FAULTS = (ROOT / "results" / "reference" / name for name in ("headline.svg", "faults.csv"))
+_COVER = ROOT / "results" / "reference" / "headline.svg"
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
 # Repository files that are no pages.
@@ -152,7 +152,6 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
     """Write what text pages include of `_generated/`, from what the code itself uses."""
     makers: dict[str, Callable[[], str]] = {
         "schema.md": _render_schema,
-        "faults.md": lambda: _render(pd.read_csv(_FAULTS, dtype=str)),
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
         "verdicts.csv": lambda: VERDICTS.read_text(encoding="utf-8"),

@@ -6,6 +6,7 @@ What is killed in mid-read costs its read, and nothing that was measured before.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -40,7 +41,6 @@ from helpers.objectstore import locations
 from helpers.objectstore.processes import deadline
 from helpers.objectstore.testbed import Server, Testbed, open_server
 from helpers.paths import ROOT
-from helpers.plotting.palette import labels
 from tests.stores import make_location, make_stored
 
 pytestmark = [
@@ -69,6 +69,7 @@ class Ended:
     """How a read ended."""
 
     how: Literal["right", "refused", "found wrong"]
+    said: str  # what the user sees; empty of a read that is right
     seconds: float
     trace: Sequence[Request]
 
@@ -86,27 +87,46 @@ def read_once(testbed: Testbed, stored: StoredArray, reader: Reader) -> Ended:
     """Read an array as one worker does, and check it."""
     readers.forget_data(dict(reader.zarr_config))
     testbed.take_trace()
-    start, how = time.monotonic(), "right"
+    start, how, said = time.monotonic(), "right", ""
     try:
         with deadline(DEADLINE_S):
             array = reads.open_array(stored.seen_from(testbed.far), reader)
             sink = reads.read_into_sink(array, stored.chunk_shape)
             sums = np.asarray(sink.compute(scheduler="threads", num_workers=4))  # type: ignore[no-untyped-call]
         reads.check_values(sums, stored)
-    except CheckError:
-        how = "found wrong"
-    except Exception:
-        how = "refused"
-    return Ended(how, time.monotonic() - start, testbed.take_trace())  # type: ignore[arg-type]
+    except CheckError as error:
+        how, said = "found wrong", str(error)
+    except Exception as error:
+        how, said = "refused", f"{type(error).__name__}: {error}"
+    return Ended(how, clean(said), time.monotonic() - start, testbed.take_trace())  # type: ignore[arg-type]
 
 
-NAMES = {
-    "error_503": "answered 503",
-    "reset": "connection reset",
-    "truncate": "body cut short",
-    "stall": "stalled",
-    "corrupt": "a byte changed",
-}
+def clean(said: str) -> str:
+    """Leave of a message what is the same in each run, and cut it to a line."""
+    text = re.sub(r"https?://[^\s'\",]+", "URL", " ".join(said.split()))
+    text = re.sub(r"\b\d[\d.]*(?:[mµn]?s)?\b", "N", text)
+    return text if len(text) <= 90 else f"{text[:90].rpartition(' ')[0]} ..."
+
+
+def summarise(ended: Sequence[Ended], *, n_sound: int) -> dict[str, Any]:
+    """Count how reads ended; a read without faults takes `n_sound` requests."""
+    hows = Counter(each.how for each in ended)
+    said = Counter(each.said for each in ended if each.said)
+    rows = [row for each in ended for row in each.trace]
+    # what is not there is an answer
+    failed = [r for r in rows if r.status != 404 and (not 200 <= r.status < 300 or r.is_cut)]
+    right = [each for each in ended if each.how == "right"]
+    return {
+        "n_reads": len(ended),
+        "n_right": hows["right"],
+        "n_refused": hows["refused"],
+        "n_found_wrong": hows["found wrong"],
+        "n_requests": len(rows),
+        "n_failed_requests": len(failed),
+        "n_retries": sum(max(0, len(each.trace) - n_sound) for each in right),
+        "longest_s": round(max(each.seconds for each in ended), 1),
+        "saw": said.most_common(1)[0][0] if said else "",
+    }
 
 
 def main() -> None:
@@ -123,18 +143,13 @@ def main() -> None:
         for reader in READERS.values():
             print(reader.name, file=sys.stderr, flush=True)
             testbed.emulate(SOUND)
-            n_sound, n_retries = len(read_once(testbed, stored, reader).trace), 0
-            line: dict[str, object] = {"reader": labels("reader")[reader.name]}
-            for fault, name in NAMES.items():
-                ended = []
+            n_sound = len(read_once(testbed, stored, reader).trace)
+            for fault in FAULTS:
                 for rate, n in N_READS.items():
                     testbed.emulate(make_faulty(**{fault: rate}))
-                    ended += [read_once(testbed, stored, reader) for _ in range(n)]
-                hows = Counter(each.how for each in ended).most_common()
-                line[name] = ", ".join(f"{n} {how}" for how, n in hows)
-                right = [each for each in ended if each.how == "right"]
-                n_retries += sum(max(0, len(each.trace) - n_sound) for each in right)
-            lines.append(line | {"retries": n_retries})
+                    ended = [read_once(testbed, stored, reader) for _ in range(n)]
+                    what = {"reader": reader.name, "fault": fault, "rate": rate}
+                    lines.append(what | summarise(ended, n_sound=n_sound))
     table = ROOT / "results" / "reference" / "faults.csv"
     pd.DataFrame(lines).to_csv(table, index=False, lineterminator="\n")
 
@@ -162,6 +177,7 @@ def test_a_read_is_right_or_refused(testbed: Testbed, stored: StoredArray, name:
         testbed.emulate(SOUND)
         assert read_once(testbed, stored, READERS[name]).how == "right"
     assert all(each.seconds < 2 * DEADLINE_S for each in ended)
+    assert all(bool(each.said) == (each.how != "right") for each in ended)
 
 
 def open_record(folder: Path) -> Record:
