@@ -5,7 +5,7 @@ BIN = .venv/bin
 RUN = $(BIN)/wire
 
 .DEFAULT_GOAL := help
-.PHONY: help env server ros3 run-all run ledger ledger-check reference links derive book test faults lint audit sbom lock publish clean
+.PHONY: help env server ros3 run-all run ledger ledger-check reference links derive book test test-all faults lint audit sbom lock publish clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-12s %s\n", $$1, $$2}'
@@ -58,7 +58,7 @@ reference: env  ## measure all cases with all their blocks, going on where it wa
 	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)
 	@exec $(RUN) publish --site "$(SITE)"
 
-derive: env  ## write the schemas of case files from the models of the studies
+derive: env  ## write the schemas of case files, and the tables of published claims and ratios
 	@exec $(RUN) derive
 
 book: env  ## build the book from results that are there

@@ -11,6 +11,7 @@ import pandas as pd
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from book.cases import write_changed
 from book.published import FOLDER, REFERENCE, Figure, Ours
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError, explain
@@ -84,11 +85,7 @@ def compare(series: list[Series]) -> pd.DataFrame:
 
 def write(path: Path = TABLE) -> bool:
     """Write the comparison; tell whether it changed."""
-    text = compare(read_series()).to_csv(index=False, float_format="%.4g")
-    if path.exists() and path.read_text("utf-8") == text:
-        return False
-    path.write_text(text, encoding="utf-8")
-    return True
+    return write_changed(path, compare(read_series()).to_csv(index=False, float_format="%.4g"))
 
 
 def _is_charged(case: str) -> bool:

@@ -246,8 +246,14 @@ def write_derived(root: Path = ROOT) -> list[Path]:
     for name in list_studies():
         text = json.dumps(_make_schema(find_parameters(name), name), indent=2) + "\n"
         path = root / "parameters" / f"{name}.schema.json"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            changed.append(path)
+        changed += [path] * write_changed(path, text)
     return changed
+
+
+def write_changed(path: Path, text: str) -> bool:
+    """Write a text; tell whether it changed."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return True

@@ -139,7 +139,7 @@ def server() -> None:
 
 @click.command()
 def derive() -> None:
-    """Write the schemas of case files from the studies' models, and what records say of published ratios."""
+    """Write the schemas of case files from the studies' models, and what records say of published claims and ratios."""
     from book import against_real, published
     from book.cases import write_derived
 

@@ -16,7 +16,7 @@ import yaml
 
 from book.cases import Case, find_damage, list_studies, read_metadata
 from helpers.benchmark.record import read_records
-from helpers.benchmark.statistics import measured
+from helpers.benchmark.statistics import busy_share, measured
 from helpers.errors import UserError
 from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
 from helpers.paths import ROOT, check_file, check_name
@@ -315,11 +315,8 @@ def _write(value: float, otherwise: str) -> str:
 def find_busiest(rows: pd.DataFrame) -> float:
     """Compute what share of all processors' time the busiest contender had in use, NaN if nobody counted."""
     kept = measured(rows)
-    busy_s = pd.Series(
-        [json.loads(text).get("busy_s", math.nan) for text in kept["trace"]], kept.index
-    )
     n_cores = json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
-    share = busy_s / (kept["real_open_s"] + kept["real_read_s"]) / n_cores
+    share = busy_share(kept) / n_cores
     return float(share.groupby([kept["contender"], kept["point"]]).median().max())
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 
 from advisors.costs.page_tables import compare_published
-from book.cases import find_case
+from book.cases import find_case, write_changed
 from book.pages import NOTEBOOKS, list_cases
 from helpers.arrays.chunks import balanced_chunk_shape
 from helpers.benchmark.record import read_published, read_records
@@ -164,11 +164,7 @@ def tabulate_verdicts() -> pd.DataFrame:
 
 def write_verdicts(path: Path = VERDICTS) -> bool:
     """Write the verdicts; tell whether they changed."""
-    text = tabulate_verdicts().to_csv(index=False, float_format="%.4g")
-    if path.exists() and path.read_text("utf-8") == text:
-        return False
-    path.write_text(text, encoding="utf-8")
-    return True
+    return write_changed(path, tabulate_verdicts().to_csv(index=False, float_format="%.4g"))
 
 
 def exact(value: float) -> Finding:

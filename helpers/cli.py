@@ -25,7 +25,7 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "compare": ("book.cli", "book", "Lay a record over another of the same case."),
     "costs": ("advisors.costs.cli", "costs", "Compute what caches of a tile service cost."),
     "decide": ("advisors.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
-    "derive": ("book.cli", "book", "Write the schemas of case files."),
+    "derive": ("book.cli", "book", "Write the schemas of case files, and tables of published claims."),
     "fit": ("advisors.scaling:fit", "scaling", "Say from a few sizes how far workers help."),
     "hdf5": ("advisors.hdf5.cli", "hdf5", "Say what is wrong with an HDF5 file, and what gains."),
     "ledger": ("studies.request_ledger.cli", "book", "Check what clients ask of the store."),

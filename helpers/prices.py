@@ -61,7 +61,7 @@ class PriceSet:
 
     date: str  # when they were gathered
     note: str
-    prices: tuple[Price, ...]  # at most one for each item and region
+    prices: tuple[Price, ...]  # at most one for each item
 
 
 @cache

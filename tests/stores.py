@@ -52,7 +52,7 @@ def make_stored(
     )
 
 
-def client_environment(server: Server) -> dict[str, str]:
+def client_environment(server: Server | Location) -> dict[str, str]:
     """Return the variables that lead S3 clients to a server."""
     return {
         "AWS_ENDPOINT_URL": server.endpoint_url,

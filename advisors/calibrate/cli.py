@@ -55,10 +55,8 @@ def calibrate(
         raise UserError(f"out: {out} is there; allowed: a file that is not")
     if not 0 < max_mb <= _MOST_MB:
         raise UserError(f"max-mb: {max_mb:g}; allowed: above 0, at most {_MOST_MB:g}")
-    plan, purse = (
-        share_caps(max_requests, int(max_mb * 1e6)),
-        Purse(max_requests, int(max_mb * 1e6)),
-    )
+    caps = max_requests, int(max_mb * 1e6)
+    plan, purse = share_caps(*caps), Purse(*caps)
     say(f"at most {max_requests} requests and {max_mb:g} MB of {location}", err=not is_plan)
     if is_plan:
         return

@@ -132,18 +132,18 @@ def _write_object(folder: Location, purse: Purse) -> Iterator[Target]:
 def _telling(url: str, patience_s: float = 0) -> Iterator[None]:
     """Say in one line what a store refuses, and wait for it no longer than this."""
     try:
-        with deadline(patience_s or PATIENCE_S):
+        with deadline(patience_s := patience_s or PATIENCE_S):
             yield
     except UserError:
         raise
     except _FAILURES as error:
         raise UserError(
-            f"store: {url}: {tell_failure(error)}; allowed: a store that answers,"
+            f"store: {url}: {tell_failure(error, patience_s)}; allowed: a store that answers,"
             " and credentials that it takes"
         ) from error
 
 
-def tell_failure(error: Exception) -> str:
+def tell_failure(error: Exception, patience_s: float = 0) -> str:
     """Say in a few words how a request failed.
 
     Examples
@@ -155,7 +155,7 @@ def tell_failure(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "it has no such bucket or object"
     if isinstance(error, TimeoutError):
-        return f"it does not answer within {PATIENCE_S:g} s"
+        return f"it does not answer within {patience_s or PATIENCE_S:g} s"
     if status := re.search(r"status code: (\d{3})[: ]*([\w ]*)", text):
         return f"it answers {status[1]} {status[2]}".rstrip()
     return "it does not answer" if "error sending request" in text else cut(text)

@@ -54,7 +54,7 @@ def _number(default: float, low: float, high: float, label: str) -> Any:
 class Assumptions(BaseModel):
     """Everything but prices that a month's bill depends on, computing and memory first.
 
-    The same table makes the options of the command line and the fields of the page's calculator.
+    The same table makes what `--set` takes and the fields of the page's calculator.
     The load is that of the published study. What the service takes is what the published case
     caching-costs/in-region took, to two digits, so that page and calculator tell one bill.
     """

@@ -323,7 +323,9 @@ def _expect_chunks(
     question: Question, pattern: AccessPattern, client: Client, access: Access, layout: Layout
 ) -> Forecast:
     """Predict an access to chunks of Zarr, which a service opens for each read."""
-    one = expect(pattern, access, layout, in_turn=client.in_turn, n_cores=question.n_cores)
+    one = expect(
+        pattern, access, layout, in_turn=client.in_turn, n_cores=question.asked.reader_cores
+    )
     if not question.asked.per_second:
         return one
     n_opened, n_waits = client.opening

@@ -93,6 +93,11 @@ class Asked(BaseModel):
     workers: Count = _option("N", "its processes [1],", default=1)
     prefetch: Count = _option("N", "and batches each has ready [2].", default=2)
 
+    @property
+    def reader_cores(self) -> int:
+        """Cores of a reader."""
+        return max(1, (self.cores or 1) // self.workers)
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         for name, other in _WITH.items():
@@ -126,11 +131,6 @@ class Question:
     def n_arrays(self) -> int:
         """Arrays of this shape."""
         return self.asked.arrays or 1
-
-    @property
-    def n_cores(self) -> int:
-        """Cores of a reader."""
-        return max(1, (self.asked.cores or 1) // self.asked.workers)
 
     @property
     def stored_nbytes(self) -> float:
@@ -207,7 +207,6 @@ def _make_store(asked: Asked, compression: float) -> Store:
     network, told = network_of(profile), profile.measurement
     links = (profile.worker_mb_per_s, asked.link_mb_per_s)
     link = min(network.aggregate_nbytes_per_s, *(1e6 * (one or math.inf) for one in links))
-    cores = max(1, (asked.cores or 1) // asked.workers)
     for name in ("decode_mb_per_s", "chunk_ms"):
         value = told.get(name, 1)
         if not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
@@ -216,7 +215,8 @@ def _make_store(asked: Asked, compression: float) -> Store:
         replace(network, aggregate_nbytes_per_s=link),
         asked.in_flight,
         chunk_s=float(told.get("chunk_ms", _CHUNK_MS)) / 1000,
-        decode_s_per_nbyte=1e-6 / (cores * float(told.get("decode_mb_per_s", _DECODE_MB_PER_S))),
+        decode_s_per_nbyte=1e-6
+        / (asked.reader_cores * float(told.get("decode_mb_per_s", _DECODE_MB_PER_S))),
         compression_ratio=compression,
     )
 

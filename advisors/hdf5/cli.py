@@ -46,7 +46,7 @@ def advise(
     from helpers.netem.profiles import get_profile
 
     if out is not None:
-        check_out(source, out)
+        check_out(out)
     variables = [name for one in listed for name in one.split(",") if name]
     advised = find_advice(source, get_profile(profile), variables=variables, seconds=seconds)
     chosen = advised.find_repack(label) if out is not None or label else None

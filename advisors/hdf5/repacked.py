@@ -187,7 +187,7 @@ def apply_repack(source: files.Source, repack: Repack, out: Path) -> str:
 
     Whatever ends this early, a signal too, ends the tool that runs and leaves nothing.
     """
-    check_out(source, out)
+    check_out(out)
     name = files.name_source(source)
     with (
         files.open_source(source) as file,
@@ -239,7 +239,7 @@ def _publish(made: Path, out: Path) -> None:
         made.rename(out)
 
 
-def check_out(source: files.Source, out: Path) -> None:
+def check_out(out: Path) -> None:
     """Refuse an output that is there, as the input is, or has no folder that can be written to."""
     if out.exists() or out.is_symlink():
         raise UserError(f"apply: {out} is there already; allowed: a file that is not")

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from advisors.trace.rows import METADATA_SERVICES
 from helpers.models.requests import TOLERANCE_S
 from helpers.models.transfer import Network
 
 if TYPE_CHECKING:
     from advisors.trace.rows import Run, TracedRequest
-
-METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
-"""Where machines of a cloud are given credentials."""
 
 _METADATA = {".zmetadata", ".zarray", ".zattrs", ".zgroup", "zarr.json", "attributes.json", "info"}
 _MANIFESTS = re.compile(r"/(snapshots|manifests|refs|transactions)/|/repo$")
@@ -54,8 +52,7 @@ def kind_of(row: TracedRequest) -> str:
     if _MANIFESTS.search(key):
         return "manifest"
     if is_chunk(row):
-        is_index = row.range_nbytes is not None and (row.range_start or 0) < 0
-        return "shard index" if is_index else "chunk"
+        return "chunk"
     return "object" if row.range_nbytes is None else "range"
 
 
@@ -71,11 +68,11 @@ def is_metadata(row: TracedRequest) -> bool:
 
 def is_data(row: TracedRequest) -> bool:
     """Tell whether a request brought values, or a part of a file."""
-    return kind_of(row) in ("chunk", "range", "object", "shard index") and row.status < 300
+    return kind_of(row) in ("chunk", "range", "object") and row.status < 300
 
 
 def span_of(row: TracedRequest) -> tuple[int, int]:
-    """Give where in its object the bytes of an answer begin and end; from the end of the object if negative."""
+    """Give where in its object the bytes of an answer begin and end."""
     start = row.range_start or 0
     return start, start + row.nbytes
 

@@ -251,9 +251,8 @@ def measure(
         f" {_counted_change(first, after[0])}"
     ]
     if {one.exit_code for one in after} - {first.exit_code}:
-        lines.append(
-            f"with {setting} the exit code was {after[0].exit_code}, without it {first.exit_code}"
-        )
+        codes = ", ".join(map(str, sorted({one.exit_code for one in after})))
+        lines.append(f"with {setting} the exit code was {codes}, without it {first.exit_code}")
     # the first run printed for its reader
     digests, others = ({one.output_digest for one in runs} for runs in (before[1:], after))
     if len(digests) > 1 or len(others) > 1:
@@ -264,7 +263,7 @@ def measure(
         lines.append("the output is the same")
     if _asked(first) == _asked(after[0]):
         lines.append(
-            f"the requests are the same: the code passes a value of its own, or its client does not read {shlex.join(environment)}"
+            f"the requests are the same: the code passes a value of its own, or its client does not read {shlex.join(environment)}, unless it changes only how many are in flight"
         )
     return lines
 

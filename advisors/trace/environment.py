@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from advisors.trace.rows import METADATA_SERVICES
 from helpers.errors import UserError
 from helpers.netem.certificates import BUNDLE_VARIABLES
 
@@ -15,9 +16,6 @@ TOKEN = "WIRE_TRACE"  # noqa: S105
 """Variable by which processes of the program are known."""
 
 SHIMS = Path(__file__).with_name("shims")
-
-# What gives credentials to machines of a cloud: on addresses of the machine itself, which no proxy reaches.
-METADATA_SERVICES = "169.254.169.254,169.254.170.2,metadata.google.internal"
 
 # Options of fsspec's filesystems, which are JSON and may be the user's own.
 _SESSIONS = {
@@ -47,7 +45,7 @@ def make_environment(
     url = f"http://127.0.0.1:{port}"
     names = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
     found = {**given, TOKEN: token, **dict.fromkeys(names, url)}
-    found |= dict.fromkeys(("NO_PROXY", "no_proxy"), METADATA_SERVICES)
+    found |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(METADATA_SERVICES))
     found |= dict.fromkeys(BUNDLE_VARIABLES, os.fspath(bundle))
     for name, session in _SESSIONS.items():
         try:

@@ -16,6 +16,7 @@ import yaml
 
 from advisors.trace import analysis
 from advisors.trace.analysis import is_data, is_metadata, kind_of, span_of
+from advisors.trace.rows import METADATA_SERVICES
 from advisors.trace.whatif import HANDSHAKE_ROUND_TRIPS, RETRIED, Asked, Edit, Trace, keep, split
 from helpers.errors import write_bytes
 from helpers.models import WORTH
@@ -89,7 +90,7 @@ def _failed(trace: Trace) -> Cause | None:
         return None
     names = {trace.rows[i].key for i in failed}
     status = trace.rows[failed[0]].status or "no answer"
-    told = f"{len(names)} chunks were answered {status} and never came, and the program ended well: their values are fill values"
+    told = f"{len(names)} chunks never came (the first: {status}), and the program ended well: their values may be fill values"
     return Cause(failed, told)
 
 
@@ -102,7 +103,7 @@ def _looks(trace: Trace) -> Cause | None:
             if row.method == "HEAD" and row.status < 300 and following.method == "GET":
                 dropped.append(i)
     n_get = len(trace.places(lambda row: row.method == "GET"))
-    told = f"{len(dropped)} of {n_get} objects that were read had been asked for their size first"
+    told = f"before {len(dropped)} of {n_get} GETs the size of the object was asked"
     return _drop(trace, dropped, told)
 
 
@@ -197,7 +198,7 @@ def _credentials(trace: Trace) -> Cause | None:
     """Credentials sought from the metadata service of a machine."""
     asked = trace.places(lambda row: kind_of(row) == "credentials")
     seconds = sum(trace.rows[i].end_s - trace.rows[i].start_s for i in asked)
-    past = [one for one in trace.run.bypassed if one.address.startswith(analysis.METADATA_SERVICES)]
+    past = [one for one in trace.run.bypassed if one.address.startswith(METADATA_SERVICES)]
     if not asked and not past:
         return None
     took = f" in {seconds:.1f} s" if asked else "; what they took counts as idle"

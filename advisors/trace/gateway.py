@@ -1,8 +1,8 @@
 """The gateway: a forward proxy that ends TLS with certificates of its own, and writes a row a request.
 
 A process of its own runs `main`: its `Settings` come over a pipe, and it answers why it
-cannot begin, or with nothing. Then it sends a `Batch` now and then, and the last one when it is told to. Heads and
-bodies pass byte for byte; of a head nothing is kept but what the row says. It goes on for
+cannot begin, or with nothing. Then it sends a `Batch` now and then, and the last one when it is told to. Bodies
+pass byte for byte, heads too but for a proxy's form and login; of a head nothing is kept but what the row says. It goes on for
 processes that outlive the program, and for all of it should its owner be killed.
 """
 

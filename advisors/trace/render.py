@@ -205,9 +205,9 @@ def write_har(run: Run, command: Sequence[str]) -> str:
     return json.dumps({"log": log}, indent=1)
 
 
-# Colours of the book: two for time that no request takes, one a kind of object.
+# Those of `helpers.plotting.palette`, which needs matplotlib: one a kind of object.
 _COLOURS = {
-    "metadata": "#953a7e", "manifest": "#953a7e", "shard index": "#953a7e", "listing": "#5b3fa0",
+    "metadata": "#953a7e", "manifest": "#953a7e", "listing": "#5b3fa0",
     "HEAD": "#b34700", "probe": "#841900", "credentials": "#841900", "write": "#8a6000",
     "chunk": "#0073b1", "range": "#0073b1", "object": "#0073b1",
 }  # fmt: skip

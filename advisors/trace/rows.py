@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from helpers.models.requests import Request
 
+METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
+"""Where machines of a cloud are given credentials: asked without a proxy, as near as without us."""
+
 
 @dataclass(slots=True)
 class TracedRequest(Request):
@@ -17,7 +20,7 @@ class TracedRequest(Request):
 
     host: str = ""  # as the program names it, with the port where that is not the scheme's own
     scheme: str = "https"  # or http
-    pid: int = 0  # process that asked, 0 where that cannot be seen
+    pid: int = 0  # process that asked
     process: str = ""  # its name
     user_agent: str = ""  # name and version alone, `Boto3/1.43.117`
     sent_nbytes: int = 0  # bytes of the body that the request brought

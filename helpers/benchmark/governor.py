@@ -300,10 +300,10 @@ def observed(pids: Sequence[int], but: Collection[int] = ()) -> Iterator[Spent]:
         for machine in machines:
             machine.find()
             machine.look()
+            machine.close()
+        if machines:
             spent.client_s, spent.thread_s = _add(machines)
             spent.client_s += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        for machine in machines:
-            machine.close()
 
 
 def _add(machines: Sequence[Machine]) -> tuple[float, float]:

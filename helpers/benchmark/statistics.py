@@ -274,11 +274,16 @@ def processor_share(df: pd.DataFrame) -> float:
     where the trace holds no `busy_s`.
     """
     rows = measured(df)
-    busy = [json.loads(trace).get("busy_s", math.nan) for trace in rows["trace"]]
     real_s = rows["real_open_s"] + rows["real_read_s"]
-    table = pd.DataFrame({"share": np.asarray(busy) / real_s, "real_s": real_s})
+    table = pd.DataFrame({"share": busy_share(rows), "real_s": real_s})
     each = table.groupby([rows["contender"], rows["point"]]).median().sort_values("real_s")
     return float(each["share"].iloc[-1])
+
+
+def busy_share(rows: pd.DataFrame) -> pd.Series[float]:
+    """Compute the seconds that all processors were busy over the real ones of each row; NaN if nobody counted."""
+    busy = [json.loads(trace).get("busy_s", math.nan) for trace in rows["trace"]]
+    return pd.Series(busy, rows.index) / (rows["real_open_s"] + rows["real_read_s"])
 
 
 def compare(

@@ -1,6 +1,7 @@
 """Certificates of an authority that lives as long as its process: for TLS that ends in a relay.
 
-Its key never leaves memory. The certificate goes into a bundle that programs are told to trust.
+Its own key never leaves memory; that of its hosts lies in a file of mode 600 while OpenSSL reads it,
+where there is no memfd. The certificate goes into a bundle that programs are told to trust.
 """
 
 from __future__ import annotations
@@ -117,7 +118,6 @@ def _as_file(content: bytes) -> Iterator[str]:
 def find_bundles(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Find the files of certificates that a program trusts: the system's, certifi's and those it is told of."""
     paths = [ssl.get_default_verify_paths().openssl_cafile]
-    paths.append(ssl.get_default_verify_paths().cafile or "")
     if (certifi := find_spec("certifi")) and certifi.origin:
         paths.append(os.path.join(os.path.dirname(certifi.origin), "cacert.pem"))
     paths += [environment.get(name, "") for name in BUNDLE_VARIABLES]

@@ -115,5 +115,6 @@ def check(clients: tuple[str, ...], is_json: bool) -> None:
         for reason in absent:
             say(f"not checked: {reason}")
         if not lines:
-            say("all newest versions ask for what the record has")
+            which = "what was checked asks" if absent else "all newest versions ask"
+            say(f"{which} for what the record has")
     sys.exit(any(line["is_more"] for line in lines))

@@ -132,13 +132,12 @@ class TunedRead(Steps):
         place = self.stored.seen_from(self.testbed.far).at("zarr")
         extents = (1, *self.stored.shape[1:])
         blocks = dict(zip(self.stored.dimensions, extents, strict=True))
+        how: Any = {"chunks": blocks, "mask_and_scale": False, "decode_times": False}
         if self.client == OBSTORE:
-            how: Any = {"chunks": blocks, "mask_and_scale": False, "decode_times": False}
             dataset = xr.open_zarr(self._open_store(place), **how)
         elif self.client in POOLS:
             told = place.fsspec_options() | {"max_concurrency": 1}
             told["config_kwargs"] |= {"max_pool_connections": POOLS[self.client]}
-            how = {"chunks": blocks, "mask_and_scale": False, "decode_times": False}
             dataset = xr.open_zarr(place.url, storage_options=told, **how)
         else:
             dataset = READERS[self.client].open(place, blocks)

@@ -152,7 +152,7 @@ def test_a_signal_ends_the_tool_and_leaves_nothing(
     said = child.communicate(timeout=30)[1]
     if number == signal.SIGKILL:  # after which the next that writes there removes what is left
         time.sleep(10 * CHECK_S)
-        check_out(str(path), home / "out.h5")
+        check_out(home / "out.h5")
     else:
         assert child.returncode == 1 and said.strip() == "interrupted"
     with pytest.raises(ProcessLookupError):

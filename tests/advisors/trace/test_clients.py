@@ -1,4 +1,4 @@
-"""Client paths seen by the gateway with nothing in the program changed: values right, signatures verified by the store."""
+"""Client paths seen by the gateway with no line of the program changed: values right, signatures verified by the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rasterio.transform import from_origin
 from advisors.trace import launch
 from helpers.objectstore.testbed import Server
 from tests.advisors.trace.stores import Objects, open_hosts
-from tests.stores import make_location, serve
+from tests.stores import client_environment, make_location, serve
 
 BUCKET = "of-traces"
 STORE, FILES, GCS, AZURE = "store.example", "files.example", "storage.googleapis.com", "acc.blob.core.windows.net"  # fmt: skip
@@ -82,14 +82,11 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         with open_hosts(bundle, targets) as variables:
             yield {
                 **variables,
+                **client_environment(server),
                 "PLAIN": web,
                 "AWS_ENDPOINT_URL": f"https://{STORE}",
                 "AWS_S3_ENDPOINT": STORE,
                 "AWS_VIRTUAL_HOSTING": "FALSE",
-                "AWS_ACCESS_KEY_ID": server.access_key,
-                "AWS_SECRET_ACCESS_KEY": server.secret_key,
-                "AWS_REGION": server.region,
-                "AWS_DEFAULT_REGION": server.region,
             }
 
 

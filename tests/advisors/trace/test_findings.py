@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisors.trace import findings, whatif
+from advisors.trace import findings
 from advisors.trace.rows import Bypass, Run, TracedRequest
 from advisors.trace.whatif import Asked, Edit, Trace, keep, split
 from helpers.models.transfer import Network
@@ -117,13 +117,11 @@ def test_a_refusal_takes_its_back_off_with_it() -> None:
         TracedRequest(1.1, 1.2, 1.2, method="GET", key="/b/f", status=200),
     ]
     rows[0].status = 503
-    assert whatif.RETRIED and Trace(run_of(rows)).seconds(
-        Edit(keep(rows, [0])), Network()
-    ) == pytest.approx(0.1)
+    assert Trace(run_of(rows)).seconds(Edit(keep(rows, [0])), Network()) == pytest.approx(0.1)
 
 
 def test_on_another_network_both_times_are_predicted() -> None:
-    """Ten waits of 100 ms are ten of a second there, and the pause before them stays."""
+    """Ten waits of 100 ms are ten of a second there, and the half second after them stays."""
     run = run_of(chain(10), wall_s=1.5)
     found = findings.report(run, ("slow", Network(1.0, 1.0)))
     assert found.predicted_s == pytest.approx(10.5)
@@ -153,22 +151,9 @@ def test_credentials_sought_past_the_gateway_are_found() -> None:
 
 def test_the_line_is_that_of_the_client() -> None:
     """What s3fs is told is a setting of s3fs, which can be tried."""
-    looks = [row for i in range(20) for row in chain(1, key=f"/b/f{i}") * 2]
-    rows = []
-    for number, row in enumerate(looks):
-        start_s = 0.1 * number
-        method = "GET" if number % 2 else "HEAD"
-        rows.append(
-            TracedRequest(
-                start_s,
-                start_s + 0.1,
-                start_s + 0.1,
-                method=method,
-                key=row.key,
-                status=200,
-                user_agent="aiobotocore/3.10.0",
-            )
-        )
+    rows = chain(40, user_agent="aiobotocore/3.10.0")
+    for number, row in enumerate(rows):
+        row.key, row.method = f"/b/f{number // 2}", "GET" if number % 2 else "HEAD"
     found = {one.name: one for one in findings.find(run_of(rows))}
     assert found["looks"].setting == "max_concurrency=1"
     assert found["looks"].gain == pytest.approx(2.0, rel=0.05)

@@ -18,6 +18,7 @@ from advisors.trace import launch
 from advisors.trace.rows import Run
 from helpers.netem.profiles import Profile
 from helpers.objectstore.locations import Location
+from tests.stores import client_environment
 
 
 def write_store(near: Location) -> None:
@@ -61,11 +62,5 @@ def write_store(near: Location) -> None:
 
 def watch(text: str, near: Location, network: Profile) -> Run:
     """Run a program through the gateway, which emulates a network before the store."""
-    given = {
-        "AWS_ENDPOINT_URL": near.endpoint_url, "AWS_ACCESS_KEY_ID": near.access_key,
-        "AWS_SECRET_ACCESS_KEY": near.secret_key, "AWS_REGION": near.region,
-        "AWS_DEFAULT_REGION": near.region,
-    }  # fmt: skip
     words = [sys.executable, "-W", "ignore", "-c", text]
-    environment = {name: str(value) for name, value in given.items()}
-    return launch.run(words, environment=environment, profile=network, is_silent=True)
+    return launch.run(words, environment=client_environment(near), profile=network, is_silent=True)
