@@ -305,7 +305,7 @@ class _FileOrigin(Origin):
         return self._files
 
     def zarr_store(self, name: str) -> Store:
-        # one object at a time in a request, as when the study was made
+        # one object at a time in a request: with several at once it failed here
         files = AsyncFileSystemWrapper(
             self._files, asynchronous=True, semaphore=asyncio.Semaphore(1)
         )

@@ -81,7 +81,7 @@ class Workload:
 
 
 def in_turn(workload: Workload) -> Workload:
-    """Let all users be at one dataset at a time, and ask for what must fail as often as for others."""
+    """Deal tiles dataset by dataset, and ask for what must fail as often as for others."""
     names = [spec.name for spec in workload.datasets.specs]
     tiles = sorted(workload.tiles, key=lambda tile: names.index(tile[0]))
     broken = [spec.name for spec in workload.datasets.specs if not spec.is_whole]

@@ -241,7 +241,7 @@ def tabulate_rewrites(
     rows: pd.DataFrame, over: Mapping[tuple[str, str], Interval], absent: Mapping[str, str]
 ) -> pd.DataFrame:
     """Tabulate each rewrite: seconds, how many times nccopy's, and those published; else why not."""
-    part = rows[(rows["access"] == "rewrite") & (rows["phase"] == "measured")]
+    part = statistics.measured(rows[rows["access"] == "rewrite"])
     seconds = part.groupby(["target", "contender"])["read_s"].median()
     ratios = tabulate(over).rename(columns={"median": "over nccopy"})
     ratios.index = pd.MultiIndex.from_tuples(ratios.index, names=seconds.index.names)

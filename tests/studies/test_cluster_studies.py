@@ -107,8 +107,8 @@ def test_slices_of_the_server_are_right(place: Place) -> None:
         assert np.array_equal(dataset["temperature"][box], values[box])
 
 
-def test_one_parquet_file_ends_a_process_and_its_groups_do_not(place: Place) -> None:
-    """Under a limit that is as small as it is true of neither, both are let."""
+def test_one_parquet_file_is_let_under_a_wide_limit(place: Place) -> None:
+    """Whole or by groups, both are let; no process is ended here."""
     folder, made = place.array.location / "tables" / "parquet", place.made["parquet"]
     for how in ("whole", "groups"):
         way = apart.ParquetApart(folder, made, how, held_nbytes=1_000_000)

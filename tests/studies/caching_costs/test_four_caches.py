@@ -20,7 +20,7 @@ def test_the_study_has_seventeen_datasets_and_one_that_failed() -> None:
     ]
 
 
-def test_users_ask_for_one_dataset_after_the_other(datasets: Datasets) -> None:
+def test_tiles_are_dealt_dataset_by_dataset(datasets: Datasets) -> None:
     """The one that must fail is asked for as often as the others, and last."""
     asked = [tile[0] for tile in in_turn(plan_workload(datasets, n_tiles=2, seed=1)).tiles]
     assert asked == [spec.name for spec in datasets.specs for _ in range(2)]
