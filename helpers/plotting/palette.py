@@ -70,6 +70,7 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "redis": Style("Redis", RUST, "v"),
         "diskcache": Style("diskcache", RUST, "<"),
         "filecache": Style("fsspec filecache", RUST, "^"),
+        "filecache-in-turn": Style("filecache, one at a time", RUST, "1"),
         "as-shipped": Style("as shipped", PURPLE, "p"),
         "lru-etag": Style("datasets by version", VIOLET, "P"),
         "redis-etag": Style("Redis by version", RUST, "*"),

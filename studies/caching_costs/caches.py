@@ -287,16 +287,24 @@ class FileCache(Cache):
     It keeps whole objects as files, chunks too, and not what was opened.
     """
 
+    at_once: int | None = None  # objects in a request; None: as many as Zarr asks for
+
     def __init__(self, origin: Origin, told: Told) -> None:
-        super().__init__(_FileOrigin(origin.location), told)
+        super().__init__(_FileOrigin(origin.location, self.at_once), told)
+
+
+class FileCacheInTurn(FileCache):
+    """The same, which takes one object after the other: fewer requests fail."""
+
+    at_once = 1
 
 
 class _FileOrigin(Origin):
     """Read objects through one `filecache` on a local disk."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: Location, at_once: int | None) -> None:
         super().__init__(location)
-        folder = _make_folder()
+        self._at_once, folder = at_once, _make_folder()
         self._files = fsspec.filesystem(
             "filecache", fs=location.fsspec(), cache_storage=folder, skip_instance_cache=True
         )
@@ -305,10 +313,8 @@ class _FileOrigin(Origin):
         return self._files
 
     def zarr_store(self, name: str) -> Store:
-        # one object at a time in a request: with several at once it failed here
-        files = AsyncFileSystemWrapper(
-            self._files, asynchronous=True, semaphore=asyncio.Semaphore(1)
-        )
+        limit = asyncio.Semaphore(self._at_once) if self._at_once else None
+        files = AsyncFileSystemWrapper(self._files, asynchronous=True, semaphore=limit)
         return FsspecStore(files, read_only=True, path=(self.location / name).path)
 
     def open_file(self, key: str) -> Any:
@@ -344,6 +350,7 @@ _MADE_OF: Mapping[str, tuple[type[Cache], type[Origin]]] = {
     "redis": (RedisCache, Origin),
     "diskcache": (DiskCache, Origin),
     "filecache": (FileCache, Origin),
+    "filecache-in-turn": (FileCacheInTurn, Origin),
     "lru-etag": (VersionedLruCache, Origin),
     "redis-etag": (VersionedRedisCache, Origin),
     "lru-chunks": (LruCache, ChunkOrigin),

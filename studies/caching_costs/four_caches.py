@@ -100,11 +100,13 @@ def find_all(rows: pd.DataFrame) -> dict[str, Finding]:
     names, found = {*loads["contender"]}, {}
     for key, (a, b) in PAIRS.items():
         if {a, b} <= names:
-            ratio = statistics.paired_ratio(loads, a, b, value="whole_s")
+            ratio = statistics.compare(loads, a, b, value="whole_s", control="control")
             found[key] = replace(as_finding(ratio), quantity=f"{a} over {b}, latency_s")
     for kind in ("netcdf", "unconsolidated", "references"):
         if f"{kind}|p50_s" in loads and {"none", "filecache"} <= names:
-            ratio = statistics.paired_ratio(loads, "none", "filecache", value=f"{kind}|p50_s")
+            ratio = statistics.compare(
+                loads, "none", "filecache", value=f"{kind}|p50_s", control="control"
+            )
             told = f"none over filecache on {kind}, latency_s"
             found[f"filecache-on-{kind}"] = replace(as_finding(ratio), quantity=told)
     if "filecache" in names:

@@ -237,7 +237,7 @@ def open_loads(
         controlled = {Point(n, 0.0) for n in (1, max(users, default=1))}
 
         def may_fail(name: str) -> Workload:
-            return replace(planned, may_fail=name == "filecache")
+            return replace(planned, may_fail=name.startswith("filecache"))
 
         yield [
             (name, CacheLoad(service, testbed, generator, may_fail(name), place))

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -109,8 +111,10 @@ class ParquetApart(Steps):
         command = [sys.executable, "-m", __name__, "parquet", *given]
         with start_child(command, env=environment_of(self.folder)) as child:
             code = child.wait(timeout_s=5 * PATIENCE_S)
-            # what cannot be allocated in C++ ends the process at once
-            return ENDED if code < 0 else json.loads(child.last_log_line() or '""')
+            told = child.last_log_line() or '""'
+        if code == 128 + signal.SIGABRT:  # as C++ ends where it cannot allocate
+            return ENDED
+        return told if code else json.loads(told)
 
     def check(self, result: Any) -> str:
         """Hold the values to what was written, where the process was let."""
@@ -134,13 +138,14 @@ def try_entries(names: Sequence[str]) -> dict[str, dict[str, Any]]:
             name: stack.enter_context(start_child([sys.executable, "-m", __name__, "entry", name]))
             for name in names
         }
-        with deadline(2 * PATIENCE_S):
-            for name, child in started.items():
-                try:
-                    code, told = child.wait(timeout_s=PATIENCE_S), child.last_log_line()
-                    found[name] = {"reason": told} if code else json.loads(told)
-                except UserError as error:
-                    found[name] = {"reason": f"nothing in {PATIENCE_S:g} s: {error}"}
+        until_s = time.monotonic() + PATIENCE_S
+        for name, child in started.items():
+            left_s = max(0.0, until_s - time.monotonic())
+            try:
+                code, told = child.wait(timeout_s=left_s), child.last_log_line()
+                found[name] = {"reason": told} if code else json.loads(told)
+            except UserError as error:
+                found[name] = {"reason": f"nothing in {PATIENCE_S:g} s: {error}"}
     return {name: one | {"reason": _tell(one.get("reason", ""))} for name, one in found.items()}
 
 

@@ -122,7 +122,9 @@ def find_all(rows: pd.DataFrame) -> dict[str, Finding]:
     found = {key.replace(" ", "-"): one for key, one in ratios.items()}
     for key, pair in GAINS.items():
         if {*pair} <= names:
-            found[key] = as_finding(statistics.paired_ratio(reads, *pair, value="total_s"))
+            found[key] = as_finding(
+                statistics.compare(reads, *pair, control="control", value="total_s")
+            )
     requests = trace_of(part)["all_requests"].groupby(part["read"]).median()
     for name, read in {"fsspec": BASELINE, "ROS3": "ros3-none on original"}.items():
         if read in names:

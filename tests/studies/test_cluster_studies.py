@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nbformat
@@ -116,6 +118,25 @@ def test_one_parquet_file_is_let_under_a_wide_limit(place: Place) -> None:
         with pytest.raises(CheckError, match=f"one Parquet file, {how}"):
             replace(way, made=replace(made, facts={"sums": []})).check([1])
     assert way.check(apart.ENDED) == apart.ENDED
+
+
+def test_one_parquet_file_may_end_its_process(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C++ aborts where it cannot allocate, which is a row; an error of another kind is told."""
+    folder, made = place.array.location / "tables" / "parquet", place.made["parquet"]
+    way = apart.ParquetApart(folder, made, "whole", held_nbytes=1_000_000)
+    python = tmp_path / "python"
+    monkeypatch.setattr(apart, "sys", SimpleNamespace(executable=str(python)))
+    for does, told in {
+        "kill -ABRT $$": apart.ENDED,
+        "echo no such file; exit 1": "no such file",
+    }.items():
+        python.write_text(f"#!/bin/sh\n{does}\n")
+        python.chmod(0o755)
+        assert way.read(None) == told
+    with pytest.raises(CheckError, match="no such file"):
+        way.check(told)
 
 
 def test_what_cannot_be_reached_is_a_row_with_its_reason(
