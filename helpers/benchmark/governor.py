@@ -39,7 +39,8 @@ CREDIT_S = 0.0002
 """What a client that waited may compute ahead, in real seconds of waiting."""
 
 _STOP_S = 8e-6  # that a thread computes when it is stopped, and as much when it goes on (measured)
-_LOST_S, _OWED_S = 0.01, 0.1  # most that is remembered of a wait, and that this machine owes
+_LATE_S = 0.01  # after which the kernel has counted what a thread computes, once a tick
+_OWED_S = 0.1  # most that this machine owes
 
 _THREADS_S, _PROCESSES_S, _OWNER_S = 0.05, 0.5, 1.0  # how often each are looked for
 
@@ -64,31 +65,29 @@ def check_processors(n_processors: float, dilation: float, *, n_machines: int = 
 class Account:
     """How far a client is ahead of its processors, in real seconds for which it has to stop.
 
-    Who waits gains no more than a credit by it, but for waits in the queue for a processor of this
-    machine: these are owed. The kernel counts them when they end, so that waits are remembered.
+    What it computes pays for as long as that took, the queue for a processor of this machine
+    included; who waits for anything else pays nothing by it.
 
     Examples
     --------
-    Of 3 ms one pays for what was computed, and one was spent in the queue:
+    At a dilation of 5, of 1 ms that was computed 4 are left, of which half was stopped already:
 
     >>> account = Account()
-    >>> account.charge(0.001, 0.003, 0.0, 0.001)
+    >>> account.charge(0.005, 0.001)
+    >>> account.pay(0.002, 0.0)
     >>> round(account.debt_s, 6)
-    -0.001
+    0.002
     """
 
     debt_s: float = 0.0
-    _lost_s: float = 0.0
 
-    def charge(self, charged_s: float, passed_s: float, credit_s: float, delayed_s: float) -> None:
-        """Charge for what was computed while so much passed, the client ready for some of it."""
-        due_s = self.debt_s + charged_s - passed_s
-        least_s = min(self.debt_s, -credit_s)
-        self.debt_s = max(due_s, least_s)
-        self._lost_s += self.debt_s - due_s
-        owed_s = min(delayed_s, self._lost_s)
-        self._lost_s = min(self._lost_s - owed_s, _LOST_S)
-        self.debt_s = max(self.debt_s - owed_s, -_OWED_S)
+    def charge(self, charged_s: float, ready_s: float) -> None:
+        """Charge for what was computed by who ran or was in the queue for so long."""
+        self.debt_s = max(self.debt_s + charged_s - ready_s, -_OWED_S)
+
+    def pay(self, stopped_s: float, credit_s: float) -> None:
+        """Take off a stop, of which no more than a credit is kept."""
+        self.debt_s = max(self.debt_s - stopped_s, min(self.debt_s, -credit_s))
 
 
 class _Thread:
@@ -98,23 +97,18 @@ class _Thread:
         self._file = os.open(path, os.O_RDONLY)
         self._seen_s = (0.0, 0.0) if is_new else self._read_s()
         self.account, self.used_s = Account(), 0.0
-        self._passed_s = self._delayed_s = 0.0
 
     def _read_s(self) -> tuple[float, float]:
         """Read the seconds on a processor, and those in which it could have used one that was taken."""
         used, delayed, _ = os.pread(self._file, 64, 0).split()
         return 1e-9 * int(used), 1e-9 * int(delayed)
 
-    def look(self, passed_s: float, is_idle: bool, dilation: float, credit_s: float) -> float:
-        """Charge what was computed since the last look, of which the kernel may tell later; return what it was delayed."""
+    def look(self, dilation: float) -> float:
+        """Charge what was computed since the last look; return what it was delayed."""
         before_s, self._seen_s = self._seen_s, self._read_s()
         more_s, delayed_s = (now - then for now, then in zip(self._seen_s, before_s, strict=True))
         self.used_s += more_s
-        self._passed_s += passed_s
-        self._delayed_s += delayed_s
-        if more_s or is_idle:  # else it may be computing: what it waits now is not known yet
-            self.account.charge(more_s * dilation, self._passed_s, credit_s, self._delayed_s)
-            self._passed_s = self._delayed_s = 0.0
+        self.account.charge(more_s * dilation, more_s + delayed_s)
         return delayed_s
 
     def close(self) -> None:
@@ -144,14 +138,18 @@ class _Process:
         for name in self._threads.keys() - names:
             self._threads.pop(name).close()
 
-    def look(self, passed_s: float, dilation: float, credit_s: float) -> tuple[float, float, float]:
+    def look(
+        self, dilation: float, stopped_s: float, credit_s: float
+    ) -> tuple[float, float, float]:
         """Return the seconds computed since the last look, those delayed, and the largest debt of a thread."""
         now_s = time.clock_gettime(self._clock)
         more_s, self._seen_s = now_s - self._seen_s, now_s
-        is_idle, debt_s, delayed_s = not more_s, -inf, 0.0
+        debt_s, delayed_s = -inf, 0.0
         for thread in self._threads.values():
             with suppress(OSError):  # it has ended
-                delayed_s += thread.look(passed_s, is_idle, dilation, credit_s)
+                delayed_s += thread.look(dilation)
+                if stopped_s:
+                    thread.account.pay(stopped_s, credit_s)
                 debt_s = max(debt_s, thread.account.debt_s)
                 self.busiest_s = max(self.busiest_s, thread.used_s)
         return more_s, delayed_s, debt_s
@@ -192,7 +190,7 @@ class Machine:
         self._root, self._but = root, but
         self._n_processors, self._dilation = n_processors, dilation
         self.spent = Spent(0.0, 0.0)
-        self._account, self._stop_s = Account(), 0.0
+        self._account, self._stop_s, self._open_s = Account(), 0.0, 0.0
         self._processes = dict[int, _Process]()
         self.find(is_new=False)
         self._seen_s = self._processes_s = self._threads_s = self.due_s = time.perf_counter()
@@ -217,10 +215,12 @@ class Machine:
         """
         now_s = time.perf_counter()
         passed_s, self._seen_s = now_s - self._seen_s, now_s
+        stopped_s = passed_s if is_stopped else 0.0
+        self._open_s = min(self._open_s + passed_s - stopped_s, _LATE_S)
         used_s, delayed_s, debt_s = 0.0, 0.0, -inf
         for pid, process in [*self._processes.items()]:
             try:
-                more_s, later_s, most_s = process.look(passed_s, self._dilation, credit_s)
+                more_s, later_s, most_s = process.look(self._dilation, stopped_s, credit_s)
             except OSError:  # it has ended
                 self._processes.pop(pid).close()
                 continue
@@ -234,9 +234,12 @@ class Machine:
             ending_s, self._stop_s = min(self._stop_s, used_s), 0.0
             used_s -= ending_s
         self.spent.client_s += used_s
-        share = 1 / self._n_processors
-        charged_s = share * used_s * self._dilation
-        self._account.charge(charged_s, passed_s, credit_s, share * delayed_s)
+        # threads ran or queued side by side: for as long as it can have been
+        ready_s = min(used_s + delayed_s, self._open_s)
+        self._open_s -= ready_s
+        self._account.charge(used_s * self._dilation / self._n_processors, ready_s)
+        if is_stopped:
+            self._account.pay(stopped_s, credit_s)
         return max(self._account.debt_s, debt_s)
 
     def govern(self, now_s: float) -> set[int]:
@@ -258,7 +261,7 @@ class Machine:
                 process.find_threads()
         if now_s - self._processes_s > _PROCESSES_S:
             self._processes_s, found = now_s, self.find()
-        self.due_s = now_s + max(debt_s, TICK_S)
+        self.due_s = now_s + (max(debt_s, CREDIT_S) if debt_s > 0 else TICK_S)
         return found
 
     def free(self) -> None:
