@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import yaml
+from matplotlib.axes import Axes
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from book.cases import write_changed
 from book.published import FOLDER, REFERENCE, Figure, Ours
 from helpers.benchmark.record import read_records
 from helpers.errors import UserError, explain
+from helpers.plotting.figures import number_axis
 
 TABLE = FOLDER / "against-real.csv"
 
@@ -36,7 +38,7 @@ class Series(BaseModel):
     theirs: str  # rows of the table, as `DataFrame.query` takes it, with {name} and {at}
     case: str
     ours: str  # rows of the record, likewise
-    value: str = "read_s"
+    value: str = "read_s"  # of which columns, as `DataFrame.eval` takes it, with {at}
     base: dict[str, str]  # one name of theirs: ours
     others: dict[str, str]
     at: dict[str, str] = {"": ""}
@@ -51,7 +53,9 @@ class Series(BaseModel):
                 over, under = reversed([*rows]) if self.is_rate else rows
                 published = Figure(table=self.table, over=over, under=under, column=self.column).read()  # fmt: skip
                 over, under = (self.ours.format(name=name, at=our_at) for name in (our_name, our_base))  # fmt: skip
-                found = Ours(case=self.case, over=over, under=under, value=self.value).read()
+                found = Ours(
+                    case=self.case, over=over, under=under, value=self.value.format(at=our_at)
+                ).read()
                 if found is not None:
                     what = (self.source, their_name, their_base, their_at)
                     yield *what, published, found.value, found.low, found.high, self.case, self.why
@@ -123,3 +127,29 @@ def score(table: pd.DataFrame) -> dict[str, float]:
         "n_clear": int(clear.sum()),
         "ordered_percent": 100 * float(ordered.mean()),
     }
+
+
+def tabulate_scores(table: pd.DataFrame) -> pd.DataFrame:
+    """Score each source, and all together."""
+    found = {str(source): score(part) for source, part in table.groupby("source", sort=False)}
+    scores = pd.DataFrame.from_dict({**found, "all": score(table)}, orient="index")
+    return scores.drop(columns="n_sources").rename_axis("source")
+
+
+def draw(ax: Axes, table: pd.DataFrame) -> None:
+    """Draw published ratios and ours on logarithmic axes, those of charged processors filled."""
+    for source, part in table.groupby("source", sort=False):
+        color = ax.plot([], [], "o", label=source)[0].get_color()
+        for is_charged, some in part.groupby("is_charged"):
+            ends = [some["ours"] - some["low"], some["high"] - some["ours"]]
+            face = color if is_charged else "none"
+            ax.errorbar(some["published"], some["ours"], ends, fmt="o", color=color, markerfacecolor=face, elinewidth=0.6)  # fmt: skip
+    ends = np.array([0.8, 1.25]) * [table["published"].min(), table["published"].max()]
+    ax.plot(ends, ends, color="0.5", linewidth=1)
+    ax.fill_between(ends, ends / NEAR, ends * NEAR, color="0.5", alpha=0.15, linewidth=0)
+    found = score(table)
+    ax.set_title(f"{found['near_percent']:.0f} % of {found['n']} ratios are within {NEAR:g} of those published", x=0)  # fmt: skip
+    ax.set(xscale="log", yscale="log", xlabel="published (log)", ylabel="ours (log)")
+    for axis in (ax.xaxis, ax.yaxis):
+        number_axis(axis)
+    ax.legend(frameon=False)

@@ -16,6 +16,7 @@ import pandas as pd
 import yaml
 from filelock import FileLock
 
+from book import submitted
 from book.cases import (
     SUFFIXES,
     Case,
@@ -28,6 +29,7 @@ from book.cases import (
     read_parameters,
     seal,
 )
+from book.home import draw_pictures
 from book.pages import (
     NOTEBOOKS,
     Page,
@@ -43,11 +45,11 @@ from book.pages import (
 from book.published import VERDICTS
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError
+from helpers.findings import read_findings
 from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT, check_name
 from helpers.redaction import copy_redacted, redact_tree
 
-_COVER = ROOT / "results" / "reference" / "headline.svg"
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
 # Repository files that are no pages.
@@ -150,12 +152,14 @@ def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
 
 def _write_generated(pages: Sequence[Page], into: Path) -> None:
     """Write what text pages include of `_generated/`, from what the code itself uses."""
+    executed = {page.name.removeprefix(NOTEBOOKS): page.executed for page in pages}
     makers: dict[str, Callable[[], str]] = {
         "schema.md": _render_schema,
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
+        "submitted.md": lambda: _render(submitted.tabulate()),
         "verdicts.csv": lambda: VERDICTS.read_text(encoding="utf-8"),
-        "headline.svg": lambda: _COVER.read_text(encoding="utf-8"),
+        **draw_pictures(lambda case: read_findings(executed.get(case, Path("none")))),
     }
     for name, study in find_studies().items():
         table = partial(_render_parameters, find_parameters(name))
@@ -164,7 +168,6 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
     for name in {name for text in texts for name in re.findall(r"_generated/([\w.-]+)", text)}:
         if name in makers:
             (into / "_generated" / name).write_text(makers[name](), encoding="utf-8")
-    executed = {page.name.removeprefix(NOTEBOOKS): page.executed for page in pages}
     for title, name in {one for text in texts for one in _PICTURE.findall(text)}:
         path = into / "_generated" / "figures" / title / f"{name}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)

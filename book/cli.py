@@ -130,6 +130,17 @@ def publish(cases: tuple[str, ...], site: str) -> None:
 
 
 @click.command()
+@click.argument("name")
+@click.argument("cases", nargs=-1)
+@_site(help="Whose records they are.")
+def submit(name: str, cases: tuple[str, ...], site: str) -> None:
+    """Copy records of CASES to results/submitted/NAME, the folder to send with a pull request."""
+    from book import submitted
+
+    say(f"{_short(submitted.submit(name, cases, site))} is what to send: add it in a pull request")
+
+
+@click.command()
 def server() -> None:
     """Find the S3 server, or build it once."""
     from helpers.objectstore.testbed import find_or_build_versitygw

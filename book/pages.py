@@ -299,6 +299,7 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
                 "network": escape(", ".join(networks)),
                 "noise (%)": _write(100 * noise, "unknown"),
                 "processors (%)": _write(100 * find_busiest(rows), "unknown"),
+                "waves": _write(float(measured(rows)["waves"].min()), "unknown"),
                 "measured": escape(str(rows["started_utc"].max())[:10]).replace("-", "\u2011"),
                 "minutes": _write(ran_s / 60, "unknown"),
                 "commit": escape(str(rows["commit"].iloc[-1])[:7]),

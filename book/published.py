@@ -23,7 +23,7 @@ from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, 
 from helpers.errors import UserError, cut
 from helpers.findings import Finding, as_finding, read_findings
 from helpers.paths import ROOT, check_file
-from helpers.plotting.tables import digits, show
+from helpers.plotting.tables import digits, show, trace_of
 
 FOLDER = ROOT / "results" / "published"
 REFERENCE = ROOT / "results" / "reference"
@@ -87,11 +87,14 @@ class Ours:
         rows = measured(read_records([path]))
         s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
         rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
+        rows = rows.join(trace_of(rows), rsuffix=" of trace")
         over = rows.query(self.over, engine="python")
         if not self.under:
-            return None if over.empty else exact(over[self.value].median())
+            return None if over.empty else exact(over.eval(self.value).median())
         under = rows.query(self.under, engine="python")
-        blocks, divided = (part.groupby("block")[self.value].mean() for part in (over, under))
+        blocks, divided = (
+            part.eval(self.value).groupby(part["block"]).mean() for part in (over, under)
+        )
         ratios = (blocks / divided).dropna()
         return None if ratios.empty else as_finding(ratio_interval(np.log(ratios.to_numpy())))
 

@@ -33,6 +33,7 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "run": ("book.cli", "book", "Run one case of a study."),
     "run-all": ("book.cli", "book", "Run every case of a site, and build the book."),
     "server": ("book.cli", "book", "Find the S3 server, or build it once."),
+    "submit": ("book.cli", "book", "Make the folder with your records to send."),
     "trace": ("advisors.trace.cli", "trace", "Run a program, and say what it waited for."),
 }  # fmt: skip
 

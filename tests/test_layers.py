@@ -70,7 +70,11 @@ def test_no_circle() -> None:
 
 
 # The ledger's second notebook: it takes what the first one counts to other networks.
-SECOND = {"other_networks": {"request_ledger"}, "cluster_studies": {"cluster_scaling"}}
+SECOND = {
+    "other_networks": {"request_ledger"},
+    "cluster_studies": {"cluster_scaling"},
+    "own_program": {"request_ledger"},
+}
 
 
 def test_studies_stand_alone() -> None:

@@ -17,7 +17,7 @@ from helpers.plotting.palette import CHARCOAL, find_style
 from studies.caching_costs.datasets import published_specs
 from studies.caching_costs.findings import select_loads
 
-THEIRS: Mapping[str, str] = {"dev": "none", "feature2": "filecache", "feature3": "redis"}
+THEIRS: Mapping[str, str] = {"dev": "none", "feature2": "filecache-in-turn", "feature3": "redis"}
 """Deployments of the study, by our name of the cache; of diskcache only earlier means are left."""
 
 DISK = {"commit": "18f90c0", "environment": "feature"}
@@ -81,10 +81,10 @@ def draw_latencies(ax: Axes, latencies: pd.DataFrame, order: list[str], *, is_th
 
 
 PAIRS: Mapping[str, tuple[str, str]] = {
-    "filecache-over-redis": ("redis", "filecache"),
+    "filecache-over-redis": ("redis", "filecache-in-turn"),
     "disk-over-redis": ("diskcache", "redis"),
     "gain-diskcache": ("none", "diskcache"),
-    "gain-filecache": ("none", "filecache"),
+    "gain-filecache": ("none", "filecache-in-turn"),
     "gain-redis": ("none", "redis"),
     "gain-shipped": ("none", "as-shipped"),
     "shipped-over-redis": ("redis", "as-shipped"),
@@ -103,16 +103,15 @@ def find_all(rows: pd.DataFrame) -> dict[str, Finding]:
             ratio = statistics.compare(loads, a, b, value="whole_s", control="control")
             found[key] = replace(as_finding(ratio), quantity=f"{a} over {b}, latency_s")
     for kind in ("netcdf", "unconsolidated", "references"):
-        if f"{kind}|p50_s" in loads and {"none", "filecache"} <= names:
+        if f"{kind}|p50_s" in loads and {"none", "filecache-in-turn"} <= names:
             ratio = statistics.compare(
-                loads, "none", "filecache", value=f"{kind}|p50_s", control="control"
+                loads, "none", "filecache-in-turn", value=f"{kind}|p50_s", control="control"
             )
-            told = f"none over filecache on {kind}, latency_s"
+            told = f"none over filecache-in-turn on {kind}, latency_s"
             found[f"filecache-on-{kind}"] = replace(as_finding(ratio), quantity=told)
-    if "filecache" in names:
-        part = loads[loads["contender"] == "filecache"]
-        count = part["n_failed"].sum()
-        found["filecache-failed"] = Finding(count, quantity="failed requests of filecache")
+    failed = loads.groupby("contender")["n_failed"].sum()
+    for name in {"filecache", "filecache-in-turn"} & names:
+        found[f"{name}-failed"] = Finding(failed[name], quantity=f"failed requests of {name}")
     return found
 
 

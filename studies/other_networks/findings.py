@@ -20,7 +20,8 @@ from helpers.paths import ROOT
 from studies.request_ledger.client_process import GAPS, scatter
 from studies.request_ledger.findings import KEY
 
-FORMATS = ROOT / "results" / "reference" / "formats"
+REFERENCE = ROOT / "results" / "reference"
+FORMATS = REFERENCE / "formats"
 PREDICTED = ROOT / "results" / "predictions" / "wxtco.csv"
 IN_FLIGHT = 10
 """Requests in flight of either client: ten in obstore, and in s3fs the ten connections of botocore."""
@@ -155,6 +156,54 @@ def compare_asking_twice() -> pd.DataFrame:
             "high": found.high,
         }
     return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def predict_headlines(network: Network, seen_on: Network) -> dict[str, float]:
+    """Predict three ratios of times that pages lead with, by requests and bytes that were counted.
+
+    What took longer than these explain on the network on which it was seen, processors above all,
+    takes as long on any other.
+    """
+    granule = read_findings(REFERENCE / "hdf5-drivers" / "granule.csv")
+    tiles = read_findings(REFERENCE / "caching-costs" / "in-region.csv")
+
+    def read_s(on: Network, way: str, n_connections: int) -> float:
+        n_requests, mb = (granule[f"{way}-{of}"].value for of in ("requests", "mb"))
+        rate = min(n_connections * on.stream_nbytes_per_s, on.aggregate_nbytes_per_s)
+        return math.ceil(n_requests / n_connections) * on.first_byte_median_s + 1e6 * mb / rate
+
+    def take_s(way: str, n_connections: int) -> float:
+        other_s = granule[f"{way}-s"].value - read_s(seen_on, way, n_connections)
+        return max(0.0, other_s) + read_s(network, way, n_connections)
+
+    n_to_open = tiles["requests-none"].value - tiles["requests-lru"].value
+    tile_s = n_to_open * seen_on.first_byte_median_s / (tiles["gain-lru"].value - 1)
+    return {
+        "file whole over read-ahead": take_s("default", 1) / take_s("whole", IN_FLIGHT),
+        "asked once over twice": predict_asking_twice(network, 0.95e6, 8),
+        "cache of datasets over none": 1 + n_to_open * network.first_byte_median_s / tile_s,
+    }
+
+
+def vary_network(network: Network) -> pd.DataFrame:
+    """Compute each headline ratio at half and twice the first byte and the rate, and links of 0.1 to 3 GB/s.
+
+    Returns
+    -------
+    DataFrame
+        By headline and what varies: ``here``, and ``low`` and ``high`` over the values tried.
+    """
+    tried = {
+        "first byte, half to twice": [replace(network, first_byte_median_s=k * network.first_byte_median_s) for k in (0.5, 1, 2)],
+        "rate of a stream, half to twice": [replace(network, stream_nbytes_per_s=k * network.stream_nbytes_per_s) for k in (0.5, 1, 2)],
+        "link, 0.1 to 3 GB/s": [replace(network, aggregate_nbytes_per_s=link) for link in (1e8, 3e8, 1e9, 3e9)],
+    }  # fmt: skip
+    here, lines = predict_headlines(network, network), []
+    for what, networks in tried.items():
+        found = pd.DataFrame([predict_headlines(one, network) for one in networks])
+        lines += [(name, what, here[name], found[name].min(), found[name].max()) for name in here]
+    columns = ["headline", "what", "here", "low", "high"]
+    return pd.DataFrame(lines, columns=columns).set_index(["headline", "what"]).sort_index()
 
 
 def compare_predictions() -> pd.DataFrame:

@@ -1,5 +1,10 @@
 """What a program of one's own waits for, what a change to it gains, and what watching it costs."""
 
-from helpers.parameters import Study
+from helpers.parameters import Study, later
 
-STUDY = Study(name="own-program", headline="gain-measured", by_name=("everyone",))
+STUDY = Study(
+    name="own-program",
+    headline="gain-measured",
+    by_name=("everyone",),
+    fragments={"threads.md": later("studies.own_program.threads", "write_threads")},
+)

@@ -99,7 +99,8 @@ class Program(Steps):
         far = self.testbed.far
         given = {
             "AWS_ENDPOINT_URL": far.endpoint_url, "AWS_ACCESS_KEY_ID": far.access_key,
-            "AWS_SECRET_ACCESS_KEY": far.secret_key, "AWS_REGION": far.region,
+            "AWS_SECRET_ACCESS_KEY": far.secret_key, "AWS_SESSION_TOKEN": far.session_token,
+            "AWS_REGION": far.region,
         } if STORED in self.command else {}  # fmt: skip
         variables = {name: str(value) for name, value in given.items() if value} | read_setting(
             self.setting

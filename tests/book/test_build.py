@@ -15,6 +15,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from book import build, cases, pages
 from book.cases import Case
+from book.home import draw_pictures
 from book.pages import Page
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
@@ -360,3 +361,12 @@ def test_cases_run_in_the_order_of_the_book(tmp_path: Path) -> None:
     found = [Case("laptop", name, "one", tmp_path) for name in ("alpha", "mine", "zeta")]
     assert [case.notebook for case in pages.in_book_order(found, tmp_path)] == ["zeta", "alpha", "mine"]  # fmt: skip
     assert Page("zeta", "one", tmp_path, "x").name == "notebooks/zeta/one"
+
+
+def test_the_first_page_has_four_pictures_of_what_is_shown() -> None:
+    """A bar is as long as its finding; where nothing is measured the picture is empty, and is there."""
+    found = {"default-s": Finding(16.0), "whole-s": Finding(1.0)}
+    told = {name: draw() for name, draw in draw_pictures(lambda _case: found).items()}
+    assert len(told) == 4 and all(one.startswith("<?xml") for one in told.values())
+    assert " 16</text>" in told["home-hdf5.svg"]
+    assert " 16</text>" not in draw_pictures(lambda _case: {})["home-hdf5.svg"]()

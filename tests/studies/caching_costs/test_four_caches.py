@@ -14,7 +14,9 @@ def test_the_study_has_seventeen_datasets_and_one_that_failed() -> None:
     found = study.read_study()
     table = found.pivot_table(index="dataset", columns="cache", values="latency_s")
     assert len(table) == 17
-    assert table.loc["single-256mib", ["none", "filecache"]].tolist() == pytest.approx([3.0, 0.42])
+    assert table.loc["single-256mib", ["none", "filecache-in-turn"]].tolist() == pytest.approx(
+        [3.0, 0.42]
+    )
     assert found.query("failed > 0")[["dataset", "cache"]].to_numpy().tolist() == [
         ["netcdf-protected", "none"]
     ]

@@ -11,7 +11,9 @@ from statistics import NormalDist
 import pandas as pd
 import pytest
 
+from helpers.findings import read_findings
 from helpers.models.transfer import Network, replay
+from helpers.netem.profiles import get_profile, network_of
 from helpers.paths import ROOT
 from studies.other_networks import findings
 from studies.request_ledger.findings import KEY
@@ -91,3 +93,19 @@ def test_a_real_store_was_foretold_in_seconds_and_bytes_and_not_in_requests() ->
     seconds = found.loc["seconds"]
     assert (seconds["factor"], seconds["width"]) == pytest.approx((1.29, 3.4), rel=0.02)
     assert seconds["n_near"] == 11
+
+
+def test_headlines_move_with_the_network() -> None:
+    """On the network on which it was seen a ratio is what was measured; a narrow link takes the gain of ranges."""
+    network = network_of(get_profile("in-region"))
+    here = findings.predict_headlines(network, network)
+    for key, (case, name) in {
+        "file whole over read-ahead": ("hdf5-drivers/granule", "gain-whole"),
+        "cache of datasets over none": ("caching-costs/in-region", "gain-lru"),
+    }.items():
+        measured = read_findings(findings.REFERENCE / f"{case}.csv")[name].value
+        assert here[key] == pytest.approx(measured, rel=0.05)
+    varied = findings.vary_network(network)
+    whole = varied.loc["file whole over read-ahead"]
+    assert whole.loc["link, 0.1 to 3 GB/s", "low"] < 0.5 * whole["here"].iloc[0]
+    assert (varied["low"] <= varied["here"]).all() and (varied["here"] <= varied["high"]).all()

@@ -1,0 +1,114 @@
+"""The four small pictures of the first page, one a finding, drawn at the build from what cases found."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from helpers.findings import Finding
+from helpers.plotting import palette
+
+Read = Callable[[str], Mapping[str, Finding]]
+"""From a case to what it found, of the results that the book shows."""
+
+_SHOWN = {"new": palette.GREEN, "old picture": palette.RUST, "wrong picture": palette.RED, "error": palette.CHARCOAL}  # fmt: skip
+_CACHES = {
+    "as-shipped": "as shipped",
+    "lru-chunks": "chunks",
+    "lru-etag": "datasets by version",
+    "lru-etag-chunks": "chunks by version",
+}
+_CHANGES = {
+    "values": "values",
+    "shape": "shape",
+    "chunk-grid": "chunks",
+    "append-newest": "day\nadded",
+}
+_ONE = Finding(1.0)
+
+
+def _find(read: Read, case: str, key: str) -> Finding:
+    """Find a number, or none where these results have none."""
+    return read(case).get(key, Finding())
+
+
+def _over(found: Finding) -> Finding:
+    """Turn a ratio round."""
+    return Finding(1 / found.value, 1 / found.high, 1 / found.low)
+
+
+def _draw_bars(unit: str, bars: Mapping[str, Finding]) -> Figure:
+    """Draw a bar for each, with its interval where it has one and its number at its end."""
+    fig = Figure(figsize=(4, 0.55 + 0.32 * len(bars)), layout="constrained")
+    ax = fig.subplots()
+    for name, one in bars.items():
+        first = not ax.patches
+        ax.barh(name, one.value, 0.6, color=palette.RUST if first else palette.BLUE)
+        if one.low == one.low:
+            ax.hlines(name, one.low, one.high, color=palette.CHARCOAL)
+        ax.annotate(f" {one.value:.2g}", (max(one.value, one.high if one.high == one.high else 0), name), va="center")  # fmt: skip
+    ax.invert_yaxis()
+    ax.margins(x=0.12)
+    ax.set(xlabel=unit)
+    ax.grid(visible=False)
+    return fig
+
+
+def _draw_hdf5(read: Read) -> Figure:
+    ways = {"s3fs.open, the default": "default", "whole, in ranges": "whole"}
+    return _draw_bars(
+        "seconds",
+        {told: _find(read, "hdf5-drivers/granule", f"{way}-s") for told, way in ways.items()},
+    )
+
+
+def _draw_zarr(read: Read) -> Figure:
+    twice = _find(read, "formats/in-region", "today-over-one-get")
+    return _draw_bars("times as long", {"s3fs of today": twice, "asked once": _ONE})
+
+
+def _draw_chunks(read: Read) -> Figure:
+    default, copies = (
+        _find(read, "chunk-shape/in-region", f"{what}-equal-mix")
+        for what in ("default", "two-copies")
+    )
+    bars = {"Dask's default": default, "a few MB": _ONE, "two copies": _over(copies)}
+    return _draw_bars("times as long", bars)
+
+
+def _draw_tiles(read: Read) -> Figure:
+    """Draw what each cache shows after each change, as the page on caches tabulates it."""
+    fig = Figure(figsize=(4, 1.9), layout="constrained")
+    ax = fig.subplots()
+    for y, cache in enumerate(_CACHES):
+        for x, change in enumerate(_CHANGES):
+            shown = _find(read, "caching-costs/in-region", f"shown-{cache}-{change}").verdict
+            ax.barh(y, 0.94, 0.86, left=x - 0.47, color=_SHOWN.get(shown, palette.GRID))
+            ax.annotate(shown.partition(" ")[0], (x, y), ha="center", va="center", color="white")
+    ax.set_yticks(range(len(_CACHES)), [*_CACHES.values()])
+    ax.set_xticks(range(len(_CHANGES)), [*_CHANGES.values()])
+    ax.xaxis.tick_top()
+    ax.invert_yaxis()
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.grid(visible=False)
+    return fig
+
+
+_PICTURES = {"hdf5": _draw_hdf5, "zarr": _draw_zarr, "chunks": _draw_chunks, "tiles": _draw_tiles}
+
+
+def draw_pictures(read: Read) -> Mapping[str, Callable[[], str]]:
+    """Map the name of each picture that the first page includes to what draws it as SVG."""
+
+    def render(draw: Callable[[Read], Figure]) -> str:
+        with plt.style.context(palette.STYLE):
+            text = io.StringIO()
+            draw(read).savefig(text, format="svg", metadata={"Date": None})
+        return text.getvalue()
+
+    return {f"home-{name}.svg": partial(render, draw) for name, draw in _PICTURES.items()}
