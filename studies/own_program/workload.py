@@ -57,7 +57,8 @@ def write_array(
         # consolidated metadata are no part of Zarr 3
         warnings.simplefilter("ignore", ZarrUserWarning)
         encoding = {"temperature": {"chunks": tuple(chunk_shape)}}
-        dataset.to_zarr(ObjectStore(place.obstore()), zarr_format=3, encoding=encoding)
+        store = ObjectStore(place.obstore())
+        dataset.to_zarr(store, mode="w", zarr_format=3, encoding=encoding)
     return place.url
 
 
