@@ -90,11 +90,9 @@ class Ours:
         rows = rows.join(trace_of(rows), rsuffix=" of trace")
         over = rows.query(self.over, engine="python")
         if not self.under:
-            return None if over.empty else exact(over.eval(self.value).median())
+            return None if over.empty else exact(float(over[self.value].median()))
         under = rows.query(self.under, engine="python")
-        blocks, divided = (
-            part.eval(self.value).groupby(part["block"]).mean() for part in (over, under)
-        )
+        blocks, divided = (part[self.value].groupby(part["block"]).mean() for part in (over, under))
         ratios = (blocks / divided).dropna()
         return None if ratios.empty else as_finding(ratio_interval(np.log(ratios.to_numpy())))
 
