@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd
@@ -74,7 +74,7 @@ class Ours:
     is_counted: bool = False  # so that it decides without an interval
     over: str = ""  # which rows, as `DataFrame.query` takes it
     under: str = ""  # without it the median of `over` is counted
-    value: str = "read_s"
+    value: str = "read_s"  # as `DataFrame.eval` takes it
 
     def read(self) -> Finding | None:
         """Read it; None where the case has not found it by now."""
@@ -87,16 +87,21 @@ class Ours:
         rows = measured(read_records([path]))
         s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
         rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
-        rows = rows.join(trace_of(rows), rsuffix=" of trace")
+        trace = trace_of(rows)
+        rows = rows.join(trace[trace.columns.difference(rows.columns)])
         over = rows.query(self.over, engine="python")
         if not self.under:
-            return None if over.empty else exact(over.eval(self.value).median())
+            return None if over.empty else exact(float(self._evaluate(over).median()))
         under = rows.query(self.under, engine="python")
         blocks, divided = (
-            part.eval(self.value).groupby(part["block"]).mean() for part in (over, under)
+            self._evaluate(part).groupby(part["block"]).mean() for part in (over, under)
         )
         ratios = (blocks / divided).dropna()
         return None if ratios.empty else as_finding(ratio_interval(np.log(ratios.to_numpy())))
+
+    def _evaluate(self, rows: pd.DataFrame) -> pd.Series[float]:
+        """Compute `value`, a column or an expression of columns, of each row."""
+        return cast("pd.Series[float]", rows.eval(self.value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,8 @@ def test_figures_of_ours_are_read_or_absent(
     write_findings(record, {"gain": YES, "mb": 3.0}, {}, noise=0.01, n_blocks=5)
     monkeypatch.setattr(published, "REFERENCE", tmp_path)
     rows = pd.DataFrame({"contender": [*"aabb"], "block": [0, 1] * 2, "phase": "measured",
-                         "open_s": 0.0, "read_s": [4.0, 6.0, 2.0, 3.0], "array_nbytes": 1e6})  # fmt: skip
+                         "open_s": 0.0, "read_s": [4.0, 6.0, 2.0, 3.0], "array_nbytes": 1e6,
+                         "trace": '{"n_requests": 1}'})  # fmt: skip
     monkeypatch.setattr(published, "read_records", lambda _paths: rows)
 
     def read(**more: Any) -> Any:
