@@ -11,6 +11,7 @@ and named by what made it.
 from __future__ import annotations
 
 import functools
+import json
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,20 +22,26 @@ from typing import Any
 import h5py
 import numpy as np
 import obstore
+import virtualizarr
 import yaml
 from numpy.typing import NDArray
+from virtualizarr.parsers import HDFParser
 
+from advisors.hdf5.files import get_page_nbytes, list_datasets
+from advisors.hdf5.prediction import MIB
 from helpers.arrays import stores
+from helpers.arrays.writers import expected_warning, make_registry
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from studies.hdf5_drivers.file_layouts import (
-    FILE_LAYOUTS,
-    FileProperties,
-    arrange,
-    read_properties,
-    write_references,
+from studies.hdf5_drivers.drivers import (
+    CONVERTED,
+    ONE_VARIABLE,
+    VARIABLES,
+    Answer,
+    Tree,
+    prove,
+    read_all,
 )
-from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES, Answer, Tree, prove, read_all
 
 _CONTENT_GENERATION = 2  # raise it when the same arguments make other bytes
 
@@ -198,6 +205,77 @@ def _append(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
     n = dataset.shape[0]
     dataset.resize(n + len(values), axis=0)
     dataset[n:] = values
+
+
+@dataclass(frozen=True, slots=True)
+class FileProperties:
+    """The creation properties of a file and of its arrays."""
+
+    page_nbytes: int  # bytes of a page; 0 where the file is not paged
+    file_nbytes: int  # bytes of the file
+    # elements of a chunk, for each chunked variable by its path
+    chunk_shapes: Mapping[str, tuple[int, ...]]
+    stored_nbytes: Mapping[str, int]  # bytes that each variable takes in the file, without metadata
+
+
+def read_properties(file: h5py.File) -> FileProperties:
+    """Read the properties of an open file from the file itself, never from its name."""
+    variables = {name: file[name] for name in list_datasets(file)}
+    return FileProperties(
+        get_page_nbytes(file),
+        int(file.id.get_filesize()),
+        {name: tuple(each.chunks) for name, each in variables.items() if each.chunks},
+        {name: int(each.id.get_storage_size()) for name, each in variables.items()},
+    )
+
+
+RECHUNKED = 100_000  # elements of a chunk, as the field's guidance for photon data has it
+_SMALL = 50_000  # elements up to which a variable keeps its chunks when rechunked
+
+FILE_LAYOUTS: Mapping[str, Mapping[str, Any]] = {
+    "original": {},  # as the producer writes it: metadata between the data
+    "front": {"meta_block_size": 8 * MIB},  # all metadata in one block
+    "paged-8mib": {"fs_strategy": "page", "fs_page_size": 8 * MIB},
+    "rechunked-8mib": {"fs_strategy": "page", "fs_page_size": 8 * MIB},
+    "paged-4mib": {"fs_strategy": "page", "fs_page_size": 4 * MIB},
+    "rechunked-4mib": {"fs_strategy": "page", "fs_page_size": 4 * MIB},
+}
+"""Arrangements of one HDF5 file, and how h5py makes each; in the rechunked ones long variables get longer chunks."""
+
+
+def arrange(source: Path, target: Path, layout: str) -> None:
+    """Write a file anew in another layout: group by group, variable by variable."""
+    with h5py.File(source) as old, h5py.File(target, "w", **FILE_LAYOUTS[layout]) as new:
+        new.attrs.update(old.attrs)
+
+        def copy(name: str, found: h5py.Group | h5py.Dataset) -> None:
+            is_short = not isinstance(found, h5py.Dataset) or found.size <= _SMALL
+            if isinstance(found, h5py.Group):
+                new.create_group(name).attrs.update(found.attrs)
+            elif is_short or not found.chunks or not layout.startswith("rechunked"):
+                old.copy(found, new, name)  # chunks as they are stored
+            else:
+                chunks = (min(RECHUNKED, found.shape[0]), *found.shape[1:])
+                new.create_dataset_like(name, found, chunks=chunks)[...] = found[...]
+                new[name].attrs.update(found.attrs)
+
+        old.visititems(copy)
+
+
+def write_references(target: Location, layout: str) -> None:
+    """Write, as JSON next to a file in the store, where its photon chunks are."""
+    # the references are read as they are; chunks larger than their array could not be put together
+    with expected_warning("Numcodecs codecs are not in|.* have a chunk shape larger than"):
+        dataset = virtualizarr.open_virtual_dataset(
+            f"{target.url}/{layout}.h5",
+            registry=make_registry(target),
+            parser=HDFParser(group=CONVERTED),
+            loadable_variables=[],
+            decode_times=False,
+        )
+        references = dataset.vz.to_kerchunk(format="dict")
+    text = json.dumps(references, default=bytes.decode)
+    obstore.put(target.obstore(), f"{layout}.json", text.encode())
 
 
 _PART_NBYTES = 16 * 2**20  # of an upload

@@ -10,7 +10,7 @@ from helpers import parameters
 from helpers.errors import UserError
 from helpers.parameters import RECORD, Dilation, OneOf, RecordName, Seed
 from studies.hdf5_drivers.drivers import DRIVERS
-from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
+from studies.hdf5_drivers.files import FILE_LAYOUTS
 from studies.hdf5_drivers.findings import DEFAULT
 
 READS = tuple(f"{driver} on {layout}" for driver in DRIVERS for layout in FILE_LAYOUTS)

@@ -12,10 +12,9 @@ from advisors.hdf5.inspection import FileLayout, record_reads
 from advisors.hdf5.prediction import list_ways, predict
 from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import trace_of
-from studies.hdf5_drivers.drivers import DRIVERS
+from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES
 from studies.hdf5_drivers.files import THREE_VARIABLES, StoredFile
 from studies.hdf5_drivers.findings import measured
-from studies.hdf5_drivers.tasks import VARIABLES
 
 
 def record_library(stored: StoredFile, layout: str) -> FileLayout:

@@ -12,10 +12,9 @@ from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.provenance import Scalar
 from helpers.models.requests import Request, count_waits
 from helpers.objectstore.testbed import Testbed
-from studies.hdf5_drivers.drivers import DRIVERS, Driver
+from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES, Driver, Tree, Values, prove, read_all
 from studies.hdf5_drivers.files import TASKS, StoredFile
 from studies.hdf5_drivers.ros3 import find_python, start_ros3
-from studies.hdf5_drivers.tasks import VARIABLES, Tree, Values, prove, read_all
 
 CONTROL = "control"
 

@@ -11,14 +11,17 @@ from advisors.hdf5.files import list_datasets
 from advisors.hdf5.prediction import MIB
 from helpers.objectstore.testbed import Server
 from studies.hdf5_drivers import files
-from studies.hdf5_drivers.file_layouts import (
+from studies.hdf5_drivers.drivers import Tree, prove, read_all
+from studies.hdf5_drivers.files import (
+    BEAMS,
     FILE_LAYOUTS,
+    PHOTON_CHUNK,
     RECHUNKED,
+    Granule,
     arrange,
     read_properties,
+    write_granule,
 )
-from studies.hdf5_drivers.files import BEAMS, PHOTON_CHUNK, Granule, write_granule
-from studies.hdf5_drivers.tasks import Tree, prove, read_all
 from tests.stores import make_location
 
 GRANULE = Granule(240_000, seed=3)  # more than 50 000 photons in strong beams: rechunked
