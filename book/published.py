@@ -19,11 +19,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from advisors.costs.page_tables import compare_published
 from book.cases import find_case, write_changed
 from book.pages import NOTEBOOKS, list_cases
-from helpers.arrays.chunks import balanced_chunk_shape
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, unpaired_ratio
 from helpers.errors import UserError, cut, explain
 from helpers.findings import Finding, as_finding, read_findings
+from helpers.models.access import balanced_chunk_shape
 from helpers.paths import ROOT, check_file
 from helpers.plotting.figures import number_axis
 from helpers.plotting.tables import digits, show, trace_of

@@ -19,9 +19,8 @@ from pydantic import (  # fmt: skip
 )
 
 from advisors.decide.layouts import Access, AccessPattern, ArrayFacts, Layout, Prices
-from helpers.arrays.chunks import Shape
 from helpers.errors import UserError, explain, redact, show
-from helpers.models.access import Store
+from helpers.models.access import Shape, Store
 from helpers.netem.profiles import get_profile, network_of
 from helpers.prices import BILLED_GB_NBYTES, find_price
 

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from helpers.errors import UserError, redact
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.profiles import Profile, check_dilation
 from helpers.objectstore.processes import start_python
 

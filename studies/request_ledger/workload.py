@@ -24,7 +24,7 @@ import obstore
 from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.errors import UserError, redact
-from helpers.models.requests import Request, count_waits, find_dependencies
+from helpers.models.transfer import Request, count_waits, find_dependencies
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
