@@ -80,7 +80,7 @@ def measure_store(location: str, plan: Plan, purse: Purse, prefix: str) -> dict[
     from advisors.calibrate.figures import list_more, make_figures
     from advisors.calibrate.measure import Client, open_target
     from helpers.benchmark.provenance import installed, machine
-    from helpers.redaction import redact_tree
+    from helpers.errors import redact_tree
 
     with open_target(location, purse, prefix) as target:
         seen = asyncio.run(Client(target, purse, plan).measure())

@@ -18,9 +18,8 @@ from urllib.parse import quote
 from advisors.trace.analysis import kind_of
 from advisors.trace.findings import N_PRINTED, Finding, Report
 from advisors.trace.rows import Run, TracedRequest
-from helpers.errors import UserError, cut, explain, printable, show, write_bytes
+from helpers.errors import UserError, cut, explain, printable, redact, show, write_bytes
 from helpers.paths import replace_file
-from helpers.redaction import redact
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
 FILES = ("trace.csv", "trace.har", "trace.html")

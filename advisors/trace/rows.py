@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 
 METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
 """Where machines of a cloud are given credentials: asked without a proxy, as near as without us."""

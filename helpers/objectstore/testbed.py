@@ -26,11 +26,10 @@ from pathlib import Path
 
 import botocore.exceptions
 import botocore.session
-import obstore
 from filelock import FileLock, Timeout
 
 from helpers.errors import UserError, say
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.profiles import Profile, check_profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.locations import Location, parse_location

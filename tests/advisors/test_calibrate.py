@@ -32,7 +32,7 @@ from advisors.calibrate.figures import (
     share_caps,
 )
 from helpers.errors import UserError
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.profiles import (
     Faults,
     FirstByte,
