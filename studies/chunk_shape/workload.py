@@ -271,16 +271,6 @@ def count_file_io(box: Hyperslab, chunk_shape: Shape | None, index: ChunkIndex |
     """Count what a box asks of a file: chunks, their bytes, and seeks, by the file's own index.
 
     A file without chunks counts as one read of the bytes of the box.
-
-    Examples
-    --------
-    A series through a file of time steps is one seek and one chunk a step:
-
-    >>> box, starts = (slice(0, 10), slice(0, 1), slice(0, 1)), 50 * np.arange(10).reshape(10, 1, 1)
-    >>> index = ChunkIndex(starts, np.full_like(starts, 50))
-    >>> found = count_file_io(box, (1, 4, 4), index)
-    >>> found.n_chunks, found.chunk_nbytes, found.n_shards
-    (10, 64, 1)
     """
     if chunk_shape is None or index is None:
         return IoCounts(1, 4 * math.prod(s.stop - s.start for s in box))

@@ -12,7 +12,7 @@ from helpers import parameters
 from helpers.arrays.clusters import KINDS, check_reach, read_options
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import check_chunk_shape, open_entry
-from helpers.arrays.writers import CODECS
+from helpers.arrays.writers import Codec
 from helpers.errors import UserError, show
 from helpers.netem.profiles import get_profile, profile_names
 from helpers.parameters import (
@@ -32,9 +32,7 @@ class ClusterParameters(parameters.Parameters):
     dataset: str = Field("enlarged-ocean-temperature", description="entry of catalog.yml")
     array_shape: ArrayShape = Field([2, 20, 180, 240], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 5, 180, 240], description="elements of a stored chunk")
-    codec: Annotated[str, OneOf(CODECS)] = Field(
-        "blosc-zstd", description="compression of the chunks"
-    )
+    codec: Codec = Field("blosc-zstd", description="compression of the chunks")
     contenders: list[str] = Field([], description="each study names its own")
     n_workers: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1)] = Field(
         [1, 2], description="sizes of the cluster"

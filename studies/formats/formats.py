@@ -81,13 +81,7 @@ FORMATS: Mapping[str, Format] = {one.name: one for one in (
 
 
 def find_values(name: str) -> str:
-    """Find the format that holds the values of a format: itself, or what its references lead to.
-
-    Examples
-    --------
-    >>> find_values("references"), find_values("zarr")
-    ('netcdf', 'zarr')
-    """
+    """Find the format that holds the values of a format: itself, or what its references lead to."""
     return FORMATS[name].of or name
 
 

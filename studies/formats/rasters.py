@@ -22,13 +22,7 @@ _WHOLE_WORLD = (-180.0, -90.0, 180.0, 90.0)
 
 
 def name_step(step: int) -> str:
-    """Name the raster of a time step.
-
-    Examples
-    --------
-    >>> name_step(7)
-    'step-00007.tif'
-    """
+    """Name the raster of a time step."""
     return f"step-{step:05d}.tif"
 
 

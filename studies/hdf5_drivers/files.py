@@ -27,7 +27,7 @@ import yaml
 from numpy.typing import NDArray
 from virtualizarr.parsers import HDFParser
 
-from advisors.hdf5.files import get_page_nbytes, list_datasets
+from advisors.hdf5.files import list_datasets
 from advisors.hdf5.prediction import MIB
 from helpers.arrays import stores
 from helpers.arrays.writers import expected_warning, make_registry
@@ -209,24 +209,16 @@ def _append(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FileProperties:
-    """The creation properties of a file and of its arrays."""
+    """What a file takes in the store, and each of its arrays."""
 
-    page_nbytes: int  # bytes of a page; 0 where the file is not paged
     file_nbytes: int  # bytes of the file
-    # elements of a chunk, for each chunked variable by its path
-    chunk_shapes: Mapping[str, tuple[int, ...]]
     stored_nbytes: Mapping[str, int]  # bytes that each variable takes in the file, without metadata
 
 
 def read_properties(file: h5py.File) -> FileProperties:
     """Read the properties of an open file from the file itself, never from its name."""
-    variables = {name: file[name] for name in list_datasets(file)}
-    return FileProperties(
-        get_page_nbytes(file),
-        int(file.id.get_filesize()),
-        {name: tuple(each.chunks) for name, each in variables.items() if each.chunks},
-        {name: int(each.id.get_storage_size()) for name, each in variables.items()},
-    )
+    stored = {name: int(file[name].id.get_storage_size()) for name in list_datasets(file)}
+    return FileProperties(int(file.id.get_filesize()), stored)
 
 
 RECHUNKED = 100_000  # elements of a chunk, as the field's guidance for photon data has it
@@ -280,7 +272,9 @@ def write_references(target: Location, layout: str) -> None:
 
 _PART_NBYTES = 16 * 2**20  # of an upload
 _N_PARTS = 2  # in memory at a time
-_LAYOUT_GENERATION = 6  # raise it when the same arguments make other layouts
+_LAYOUT_GENERATION = (
+    7  # raise it when the same arguments make other layouts, or say other things of them
+)
 
 TASKS: Mapping[str, tuple[str, ...]] = {
     VARIABLES: THREE_VARIABLES,
@@ -372,11 +366,6 @@ def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[s
     return StoredFile(
         target,
         {name: Answer(**answer) for name, answer in answers.items()},
-        {name: _properties(**each["properties"]) for name, each in facts.items()},
+        {name: FileProperties(**each["properties"]) for name, each in facts.items()},
         {name: each["references_nbytes"] for name, each in facts.items()},
     )
-
-
-def _properties(chunk_shapes: Mapping[str, Sequence[int]], **others: Any) -> FileProperties:
-    shapes = {name: tuple(shape) for name, shape in chunk_shapes.items()}
-    return FileProperties(chunk_shapes=shapes, **others)

@@ -31,14 +31,6 @@ def enlarge(recorded: FileLayout, n: int) -> FileLayout:
     """Lengthen a file to `n` times: its chunks, with what lies between them, come again and again.
 
     What the library reads before the first chunk of a variable it reads once.
-
-    Examples
-    --------
-    >>> from advisors.hdf5.inspection import Read
-    >>> reads = (Read(0, 8), Read(100, 50, is_metadata=False))
-    >>> longer = enlarge(FileLayout((), (reads,), 200), 3)
-    >>> [one.offset for one in longer.chunks[0]], len(longer.read[0]), longer.file_nbytes
-    ([100, 300, 500], 4, 600)
     """
     shifts = [copy * recorded.file_nbytes for copy in range(n)]
     lengthened = []
