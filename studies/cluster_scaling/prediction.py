@@ -133,17 +133,11 @@ def find_share(
     return max(found)
 
 
-def choose_dilation(
-    clients: Clients,
-    profile: Profile,
-    n_chunks: Mapping[int, int],
-    *,
-    most_share: float = MOST_SHARE,
-) -> int:
-    """Choose the smallest whole dilation at which processors have at most a share of the time."""
+def choose_dilation(clients: Clients, profile: Profile, n_chunks: Mapping[int, int]) -> int:
+    """Choose the smallest whole dilation at which processors have at most their share of the time."""
 
     def is_enough(k: int) -> bool:
-        return find_share(clients, profile, n_chunks, dilation=k)[0] <= most_share
+        return find_share(clients, profile, n_chunks, dilation=k)[0] <= MOST_SHARE
 
     high = 1
     while not is_enough(high):
