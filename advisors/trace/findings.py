@@ -244,13 +244,17 @@ def _data(trace: Trace) -> tuple[list[int], int]:
 
 
 def _in_turn(trace: Trace) -> Cause | None:
-    """Objects that do not need one another, read one after the other."""
+    """Objects, or chunks of a shard, that do not need one another, read one after the other."""
     places, n_in_flight = _data(trace)
     objects = [*trace.by_object(places)]
-    if n_in_flight != 1 or len(objects) < max(_FEW, 0.5 * len(places)):
+    # the index of a shard comes before its chunks
+    parts = {i for one in objects for i in one[1:] if analysis.is_chunk(trace.rows[i]) and trace.rows[i].range_nbytes}  # fmt: skip
+    if n_in_flight != 1 or len(objects) + len(parts) < max(_FEW, 0.5 * len(places)):
         return None
-    free = frozenset(trace.places(lambda row: is_data(row) or row.method == "HEAD"))
-    told = f"{len(objects)} objects were read one after the other, {write_bytes(median(trace.rows[i].nbytes for i in places))} each"
+    first = {one[0] for one in objects if parts.intersection(one)}
+    free = frozenset(trace.places(lambda row: is_data(row) or row.method == "HEAD")) - first
+    what = f"{len(parts)} chunks of shards" if parts else f"{len(objects)} objects"
+    told = f"{what} were read one after the other, {write_bytes(median(trace.rows[i].nbytes for i in places))} each"
     return Cause(places, told, Edit(keep(trace.rows), free))
 
 
