@@ -44,11 +44,10 @@ from book.pages import (
 )
 from book.published import VERDICTS
 from helpers.benchmark.record import read_records, schema
-from helpers.errors import UserError
+from helpers.errors import UserError, copy_redacted, redact_tree
 from helpers.findings import read_findings
 from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT, check_name
-from helpers.redaction import copy_redacted, redact_tree
 
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
