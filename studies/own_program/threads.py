@@ -61,8 +61,9 @@ def trace_thread(
 ) -> list[dict[str, Any]]:
     """Trace a program as it was, and with what helped; what is said of each, in a line.
 
-    The first run fills the caches of Python; of the others the one of median seconds counts. These are
-    without the start of the program, which is the same with the change.
+    The first run fills the caches of Python; of the others the one counts that waits for the network as long
+    as the median. What the program and this machine compute is left out: `predicted_s` is what is left of the
+    waiting without the first cause, and says nothing where that is computing.
     """
     lines, then = [], thread["then"]
     for state, asked in (("as it was", thread), (then["change"], {**thread, **then})):
@@ -78,7 +79,7 @@ def trace_thread(
         runs = [launch.run(command, environment=given, is_silent=True) for _ in range(1 + _N_RUNS)]
         if any(run.exit_code for run in runs):
             raise UserError(f"{thread['thread']}, {state}: exit codes {[run.exit_code for run in runs]}")  # fmt: skip
-        reports = sorted(map(findings.report, runs[1:]), key=_asking_s)
+        reports = sorted(map(findings.report, runs[1:]), key=_waiting_s)
         told = reports[_N_RUNS // 2]
         first = told.findings[0] if told.findings else None
         lines.append(
@@ -91,18 +92,18 @@ def trace_thread(
                 "n_requests": told.n_requests,
                 "n_waits": told.n_waits,
                 "moved_mb": told.moved_nbytes / 1e6,
-                "start_s": told.time_s["start"],
-                "asking_s": _asking_s(told),
+                "wall_s": told.wall_s,
+                "waiting_s": _waiting_s(told),
                 "cause": first.title if first else "",
-                "predicted_s": first.seconds - told.time_s["start"] if first else _asking_s(told),
+                "predicted_s": _waiting_s(told) - (told.wall_s - first.seconds if first else 0.0),
                 "is_bound": bool(first and first.is_bound),
             }
         )
     return lines
 
 
-def _asking_s(told: findings.Report) -> float:
-    return told.wall_s - told.time_s["start"]
+def _waiting_s(told: findings.Report) -> float:
+    return sum(told.time_s[part] for part in ("connections", "first bytes", "bodies"))
 
 
 def trace_all(names: Sequence[str] = ()) -> pd.DataFrame:
@@ -124,9 +125,9 @@ def write_threads() -> str:
         was, then = (line for _, line in part.iterrows())
         predicted = f"{'at least ' if was['is_bound'] else ''}{was['predicted_s']:.2g}" if was["cause"] else ""  # fmt: skip
         pairs = (f"{was[name]:.3g} → {then[name]:.3g}" for name in ("n_requests", "n_waits", "moved_mb"))  # fmt: skip
-        took = f"{was['asking_s']:.2g} → {then['asking_s']:.2g}"
+        took = f"{was['waiting_s']:.2g} → {then['waiting_s']:.2g}"
         lines.append([f"[{was['thread']}]({was['url']}): {was['slow']}", was["cause"], then["state"], *pairs, took, predicted])  # fmt: skip
-    heads = ["thread", "first cause", "what helped", "requests", "waits", "MB", "s", "predicted s"]
+    heads = ["thread", "first cause", "what helped", "requests", "waits", "MB", "s waiting", "predicted"]  # fmt: skip
     return write_table(heads, lines)
 
 
