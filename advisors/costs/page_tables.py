@@ -57,17 +57,10 @@ def count_run(rows: pd.DataFrame) -> dict[str, float]:
 def expect_like(
     title: str, work: Callable[[Mapping[str, Any]], tuple[float, float]], values: Mapping[str, Any]
 ) -> Expected:
-    """Scale what a published case asked of its store to a case with other parameters.
+    """Scale what a published case asked of its store to a case with other parameters, defaults included.
 
-    Parameters
-    ----------
-    title : str
-        Of the published case, such as ``cluster-scaling/in-region``.
-    work : callable
-        Tells from the parameters of a case how many requests and bytes it takes, in any unit:
-        what the published case took of each such unit is taken for this one too.
-    values : mapping
-        Parameters of the case, defaults included.
+    `work` tells from the parameters of a case how many requests and bytes it takes, in any unit: what the
+    published case took of each such unit is taken for this one too.
     """
     rows = read_records([REFERENCE / f"{title}.csv"])
     found, prices = count_run(rows), get_prices()

@@ -189,13 +189,7 @@ def ask(address: str | None = None, **options: Any) -> Question:
 
 
 def _round_shares(shares: Sequence[float]) -> tuple[float, ...]:
-    """Round shares to a twentieth, or a rarer one to a digit: nobody knows them better.
-
-    Examples
-    --------
-    >>> _round_shares([0.79, 0.21]), _round_shares([0.987, 0.013])
-    ((0.8, 0.2), (1.0, 0.01))
-    """
+    """Round shares to a twentieth, or a rarer one to a digit: nobody knows them better."""
     return tuple(math.floor(20 * s + 0.5) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares)
 
 

@@ -93,24 +93,10 @@ class Advised:
 def advise(
     source: Source, profile: Profile, *, variables: Sequence[str] = (), seconds: float = SECONDS
 ) -> Advised:
-    """Say what is wrong with a file at a path or an address, and predict each way to read it.
+    """Say what is wrong with a file, and predict each way to read some variables of it, or all.
 
-    Parameters
-    ----------
-    source : str or Location
-        The file.
-    profile : Profile
-        Network that it is read over.
-    variables : sequence of str
-        Datasets that are read; all by default.
-    seconds : float
-        Time for all of it; `report.n_left_out` counts what was not looked at, and
-        `not_predicted` names what there was no time for.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, or a variable is missing or cannot be decoded.
+    It takes so many seconds at most; `report.n_left_out` counts what was not looked at, and `not_predicted`
+    names what there was no time for. What cannot be read or decoded is a UserError.
     """
     deadline, network = Deadline(seconds), network_of(of_one_process(profile))
     looking, listing = Deadline(_LOOKING * seconds), Deadline(_LISTING * seconds)

@@ -97,8 +97,6 @@ def run(
         raise UserError(f"wire trace on {sys.platform}; allowed: Linux, which tells who connects")
     given = {**os.environ, **(environment or {})}
     check_proxies(given)
-    if shutil.which(command[0], path=given.get("PATH")) is None:
-        raise UserError(f"COMMAND is {show(command[0])}; allowed: a program on PATH")
     try:
         folder = Path(tempfile.mkdtemp(prefix="wire-trace-"))  # of mode 700
     except OSError as error:
@@ -124,7 +122,8 @@ def _run(
         try:
             child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE if digest else None)
         except OSError as error:
-            raise UserError(f"COMMAND is {show(command[0])}; {error.strerror}") from error
+            told = f"COMMAND is {show(command[0])}; {error.strerror}; allowed: a program on PATH"
+            raise UserError(told) from error
         pass_on(child.send_signal)
         watch = _Watch(child.pid, guard.port)
         reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)
