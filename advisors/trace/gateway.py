@@ -316,8 +316,7 @@ class Connection:
             self._tell("it cannot be reached", error)
             raise
         if greeting and self._login is not None:
-            first, _, rest = greeting.partition(b"\r\n")
-            server.sock.sendall(first + b"\r\n" + self._login + rest)
+            server.sock.sendall(add_login(greeting, self._login))
             answer = server.read_head()
             if not 200 <= parse_response(answer).status < 300:
                 self._client.sock.sendall(answer)
@@ -440,8 +439,10 @@ class Connection:
         try:
             ends = self._client, self._server, self._pipe
             met = emulation.admit(emulation.link, row.start_s)
-            is_chained = self._scheme == "http" and self._login is not None
-            sent = for_proxy(request, self._login or b"") if is_chained else for_server(request)
+            if self._scheme == "http" and self._login is not None:
+                sent = replace(request, raw=add_login(request.raw, self._login))
+            else:
+                sent = for_server(request)
             return TracedExchange(*ends, sent, met, emulation.trace, row, self._window).serve()
         finally:
             self._gateway.end(row)
@@ -500,10 +501,10 @@ def login_of(proxy: SplitResult) -> bytes:
     return b"Proxy-Authorization: Basic %s\r\n" % base64.b64encode(login.encode())
 
 
-def for_proxy(request: Head, login: bytes) -> Head:
-    """Return a request in a proxy's form with the login for the next proxy."""
-    first, _, rest = request.raw.partition(b"\r\n")
-    return replace(request, raw=first + b"\r\n" + login + rest)
+def add_login(head: bytes, login: bytes) -> bytes:
+    """Return a head in a proxy's form with the login for the next proxy."""
+    first, _, rest = head.partition(b"\r\n")
+    return first + b"\r\n" + login + rest
 
 
 def for_server(request: Head) -> Head:
