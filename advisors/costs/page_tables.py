@@ -93,9 +93,9 @@ def render_runs() -> str:
     return write_table(names, lines)
 
 
-def list_calculator_data() -> dict[str, Any]:
-    """Gather what the calculator's script needs."""
-    return {
+def render_calculator() -> str:
+    """Write the calculator's place in its page, with what its script needs."""
+    found = {
         "assumptions": describe(),
         "names": dict(NAMES),
         "one_processor_gb": ONE_PROCESSOR_GB,
@@ -109,12 +109,8 @@ def list_calculator_data() -> dict[str, Any]:
         },
         "set": DEFAULT_SET,
     }
-
-
-def render_calculator() -> str:
-    """Write the calculator's place in its page, with its data."""
     # A closing tag inside the data would end the script.
-    data = json.dumps(list_calculator_data(), indent=1).replace("</", "<\\/")
+    data = json.dumps(found, indent=1).replace("</", "<\\/")
     return (
         "```{raw} html\n"
         '<div id="cost-calculator"><p>The calculator runs in your browser and needs JavaScript; '

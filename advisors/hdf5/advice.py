@@ -108,8 +108,13 @@ def advise(
             # as of xarray, their groups are opened; for all, the whole tree
             groups = {variable.rpartition("/")[0] for variable in chosen}
             layout = record_reads(file, name, chosen, groups=groups, deadline=listing)
-    for variable in layout.variables:
-        variable.check_filters()
+    for one in layout.variables:
+        if one.missing_filters:
+            told = (
+                f"{one.name!r} needs the filter {', '.join(one.missing_filters)}, which is not here"
+            )
+            allowed = "one whose filters are (HDF5_PLUGIN_PATH says where plugins lie; an encrypted variable needs its owner's)"
+            raise UserError(f"variable: {told}; allowed: {allowed}")
     n_missing = sum(one.n_chunks for one in layout.variables) - sum(map(len, layout.chunks))
     spans = whole.metadata
     report = FileReport(
@@ -206,11 +211,6 @@ def find_problems(layout: FileLayout, network: Network) -> dict[str, str]:
     """Find what is wrong with a file, for readers over a network: items that fail, and what to do about each."""
     gap = network.first_byte_median_s * network.stream_nbytes_per_s
     gap_nbytes = round(gap) if 0 < gap < math.inf else 0
-    return _check_file(layout, gap_nbytes) | _check_variables(layout.variables)
-
-
-def _check_file(layout: FileLayout, gap_nbytes: int) -> dict[str, str]:
-    """Check what a rewrite mends without touching any dataset."""
     page, metadata, user = layout.page_nbytes, layout.metadata, layout.userblock_nbytes
     nbytes = sum(stop - start for start, stop in metadata)
 
@@ -246,7 +246,7 @@ def _check_file(layout: FileLayout, gap_nbytes: int) -> dict[str, str]:
     if user:
         told = f"a user block of {write_bytes(user)} stands before the file"
         found["user-block"] = f"{told}, so that it cannot have pages"
-    return found
+    return found | _check_variables(layout.variables)
 
 
 def _check_variables(variables: Sequence[Variable]) -> dict[str, str]:

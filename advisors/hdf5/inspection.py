@@ -24,7 +24,6 @@ from advisors.hdf5.files import (
     open_hdf5,
     walk,
 )
-from helpers.errors import UserError
 
 
 class Read(NamedTuple):
@@ -264,13 +263,6 @@ class Variable:
         """Estimated time of decoding it."""
         nbytes = min(self.nbytes, self.n_chunks * self.chunk_nbytes)
         return nbytes * decode_nbyte_s(self.filter_numbers)
-
-    def check_filters(self) -> None:
-        """Refuse a variable that cannot be decoded here."""
-        if self.missing_filters:
-            told = f"{self.name!r} needs the filter {', '.join(self.missing_filters)}, which is not here"
-            allowed = "one whose filters are (HDF5_PLUGIN_PATH says where plugins lie; an encrypted variable needs its owner's)"
-            raise UserError(f"variable: {told}; allowed: {allowed}")
 
 
 def inspect_variable(dataset: h5py.Dataset, name: str) -> Variable:

@@ -117,7 +117,9 @@ class Gateway:
             if pid is not None and pid not in self._names:
                 with suppress(psutil.Error):
                     process = psutil.Process(pid)
-                    if is_of_program(process, self.settings):
+                    # by its variables, or where these were written over by descent
+                    parents = (parent.pid for parent in process.parents())
+                    if has_token(process, self.settings) or self.settings.owner_pid in parents:
                         self._names[pid] = process.name()
             return (pid, self._names[pid]) if pid in self._names else None
 
@@ -149,12 +151,6 @@ def has_token(process: psutil.Process, settings: Settings) -> bool:
     with suppress(psutil.Error):
         return process.environ().get(TOKEN) == settings.token
     return False
-
-
-def is_of_program(process: psutil.Process, settings: Settings) -> bool:
-    """Tell whether a process is one of the program's: by its variables, or where these were written over by descent."""
-    is_known = has_token(process, settings)
-    return is_known or settings.owner_pid in [parent.pid for parent in process.parents()]
 
 
 def find_processes(settings: Settings) -> list[psutil.Process]:
