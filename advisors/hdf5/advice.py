@@ -108,11 +108,9 @@ def advise(
             # as of xarray, their groups are opened; for all, the whole tree
             groups = {variable.rpartition("/")[0] for variable in chosen}
             layout = record_reads(file, name, chosen, groups=groups, deadline=listing)
-    for one in layout.variables:
-        if one.missing_filters:
-            told = (
-                f"{one.name!r} needs the filter {', '.join(one.missing_filters)}, which is not here"
-            )
+    for variable in layout.variables:
+        if variable.missing_filters:
+            told = f"{variable.name!r} needs the filter {', '.join(variable.missing_filters)}, which is not here"
             allowed = "one whose filters are (HDF5_PLUGIN_PATH says where plugins lie; an encrypted variable needs its owner's)"
             raise UserError(f"variable: {told}; allowed: {allowed}")
     n_missing = sum(one.n_chunks for one in layout.variables) - sum(map(len, layout.chunks))
