@@ -17,6 +17,7 @@ import yaml
 from filelock import FileLock
 
 from book import submitted
+from book.against_real import TABLE
 from book.cases import (
     SUFFIXES,
     Case,
@@ -158,7 +159,7 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
         "submitted.md": lambda: _render(submitted.tabulate()),
-        "verdicts.csv": lambda: VERDICTS.read_text(encoding="utf-8"),
+        **{path.name: partial(path.read_text, "utf-8") for path in (VERDICTS, TABLE)},
         **draw_pictures(lambda case: read_findings(executed.get(case, Path("none")))),
     }
     for name, study in find_studies().items():
