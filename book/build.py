@@ -17,7 +17,6 @@ import yaml
 from filelock import FileLock
 
 from book import submitted
-from book.against_real import TABLE
 from book.cases import (
     SUFFIXES,
     Case,
@@ -43,13 +42,12 @@ from book.pages import (
     tabulate_records,
     walk_toc,
 )
-from book.published import VERDICTS
+from book.published import RATIOS, VERDICTS
 from helpers.benchmark.record import read_records, schema
-from helpers.errors import UserError
+from helpers.errors import UserError, copy_redacted, redact_tree
 from helpers.findings import read_findings
 from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT, check_name
-from helpers.redaction import copy_redacted, redact_tree
 
 # What a page may show or need besides the executed notebooks.
 _SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
@@ -159,7 +157,7 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
         "submitted.md": lambda: _render(submitted.tabulate()),
-        **{path.name: partial(path.read_text, "utf-8") for path in (VERDICTS, TABLE)},
+        **{path.name: partial(path.read_text, "utf-8") for path in (VERDICTS, RATIOS)},
         **draw_pictures(lambda case: read_findings(executed.get(case, Path("none")))),
     }
     for name, study in find_studies().items():

@@ -15,11 +15,10 @@ from typing import Any
 import nbformat
 from filelock import FileLock, Timeout
 
-from helpers.errors import UserError, show
+from helpers.errors import UserError, redact_tree, show
 from helpers.findings import SUFFIX
 from helpers.parameters import Parameters, Study
 from helpers.paths import ROOT, check_file, check_name, read_yaml
-from helpers.redaction import redact_tree
 
 SEAL = "seal"
 """Of an executed notebook, in what it says of its case: the digest of all that its page is made of."""

@@ -36,7 +36,7 @@ from book.cases import (
 )
 from book.pages import Say
 from helpers.benchmark.record import read_records
-from helpers.errors import UserError, tell_refusal
+from helpers.errors import UserError, find_secrets, redact, redact_tree, tell_refusal
 from helpers.findings import (
     N_BLOCKS,
     NOISE,
@@ -48,7 +48,6 @@ from helpers.findings import (
 )
 from helpers.objectstore.processes import remove_left
 from helpers.paths import RENDERED, ROOT
-from helpers.redaction import find_secrets, redact, redact_tree
 
 _LONGEST = 80  # characters of a folder of sockets, whose paths have 107 at most
 State = Literal["done", "done before", "failed", "refused"]

@@ -12,11 +12,10 @@ import pandas as pd
 from book.cases import find_case
 from book.pages import escape
 from helpers.benchmark.record import read_records
-from helpers.errors import UserError
+from helpers.errors import UserError, copy_redacted
 from helpers.findings import SUFFIX as FINDINGS
 from helpers.findings import read_findings
 from helpers.paths import ROOT, check_name
-from helpers.redaction import copy_redacted
 
 FOLDER = ROOT / "results" / "submitted"
 DIGESTS = "sha256.json"

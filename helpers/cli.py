@@ -16,8 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
-from helpers.errors import UserError, printable, say, tell_refusal
-from helpers.redaction import redact
+from helpers.errors import UserError, printable, redact, say, tell_refusal
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
     "book": ("book.cli", "book", "Build the book from results that are there."),

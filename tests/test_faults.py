@@ -34,7 +34,7 @@ from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.profiles import FAULTS, Faults, FirstByte, Profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore import locations

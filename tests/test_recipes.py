@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from zarr.storage import ObjectStore
 
 from helpers.arrays.writers import expected_warning
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location

@@ -29,16 +29,13 @@ _MOST_MB = 1e9
 )  # fmt: skip
 @click.option("--write", "prefix", default="", metavar="PREFIX",
               help="Write 32 MB below PREFIX, measure them, remove them; else nothing is written.")  # fmt: skip
-@click.option("--emulate", "emulated", default="loopback", show_default=True, metavar="PROFILE",
-              help="Network before the embedded store, to try this out.")  # fmt: skip
 @click.option("--plan", "is_plan", is_flag=True, help="Say what would be asked for, and stop.")
 def calibrate(
-    location: str, max_requests: int, max_mb: float, out: Path, prefix: str, emulated: str,
-    is_plan: bool,
-) -> None:  # fmt: skip
+    location: str, max_requests: int, max_mb: float, out: Path, prefix: str, *, is_plan: bool
+) -> None:
     """Measure latency, bandwidth and request rate of a store, and write them as a profile.
 
-    LOCATION is an object, s3://BUCKET/KEY or gs://BUCKET/KEY, a place to write one, or embedded.
+    LOCATION is an object, s3://BUCKET/KEY or gs://BUCKET/KEY, or a place to write one.
     The profile is taken wherever one is named: in a case as `profile:`, by the advisors as
     --profile.
     """
@@ -48,7 +45,7 @@ def calibrate(
     from advisors.calibrate.measure import Purse
     from helpers.paths import replace_file
 
-    check_address(location, prefix=prefix, emulated=emulated)
+    check_address(location, prefix)
     if out.suffix not in (".yml", ".yaml"):
         raise UserError(f"out: {out}; allowed: a name that ends in .yml")
     if out.exists():
@@ -60,42 +57,36 @@ def calibrate(
     say(f"at most {max_requests} requests and {max_mb:g} MB of {location}", err=not is_plan)
     if is_plan:
         return
-    told = measure_store(location, plan, purse, prefix=prefix, emulated=emulated)
+    told = measure_store(location, plan, purse, prefix)
     text = yaml.safe_dump(told, sort_keys=False, width=100)
     replace_file(out, f"# A profile as measured by `wire calibrate`.\n{text}")
     say(f"{text}\nwritten: {out}; try: wire decide --profile {out} ...")
 
 
-def check_address(address: str, *, prefix: str, emulated: str) -> None:
+def check_address(address: str, prefix: str) -> None:
     """Refuse an address that is none, before a line shows it: it may hold a password."""
     from helpers.objectstore.locations import parse_location
 
     scheme = urlsplit(address).scheme
-    if emulated != "loopback" and address != "embedded":
-        raise UserError(f"emulate: {emulated!r}; allowed: with embedded alone")
-    if scheme == "file":
+    if scheme == "file" or address == "embedded":
         raise UserError(f"store: {address!r}; allowed: a store that answers requests")
     if prefix and scheme != "s3":
         raise UserError(f"write: {prefix!r}; allowed: with s3://BUCKET/PREFIX alone")
-    if address != "embedded":
-        parse_location(address)
+    parse_location(address)
 
 
-def measure_store(
-    location: str, plan: Plan, purse: Purse, *, prefix: str, emulated: str
-) -> dict[str, Any]:
+def measure_store(location: str, plan: Plan, purse: Purse, prefix: str) -> dict[str, Any]:
     """Measure a store, and return its profile with what was measured; what is not whole is none."""
     from advisors.calibrate.figures import list_more, make_figures
     from advisors.calibrate.measure import Client, open_target
     from helpers.benchmark.provenance import installed, machine
-    from helpers.redaction import redact_tree
+    from helpers.errors import redact_tree
 
-    with open_target(location, purse, prefix=prefix, emulated=emulated) as target:
+    with open_target(location, purse, prefix) as target:
         seen = asyncio.run(Client(target, purse, plan).measure())
-    where = location if emulated == "loopback" else f"{location} over {emulated}"
     date = datetime.now(UTC).isoformat(timespec="seconds")
     measurement = {
-        "location": where,
+        "location": location,
         "object": target.key,
         "object_nbytes": target.nbytes,
         "date": date,
@@ -105,5 +96,5 @@ def measure_store(
         "nbytes": purse.nbytes,
         **list_more(seen),
     }
-    told = {**make_figures(seen, f"{where}, {date[:10]}"), "measurement": measurement}
+    told = {**make_figures(seen, f"{location}, {date[:10]}"), "measurement": measurement}
     return dict(redact_tree(told))

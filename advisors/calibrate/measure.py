@@ -33,10 +33,8 @@ from advisors.calibrate.figures import (
     rate_together,
 )
 from helpers.errors import UserError, cut
-from helpers.netem.profiles import get_profile
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.processes import deadline
-from helpers.objectstore.testbed import open_testbed
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
@@ -86,12 +84,9 @@ class Target:
 
 
 @contextmanager
-def open_target(address: str, purse: Purse, *, prefix: str, emulated: str) -> Iterator[Target]:
-    """Reach an object: one that is there, one that is written, or that of the embedded store."""
-    if address == "embedded":
-        with open_testbed("embedded", get_profile(emulated)) as testbed:
-            yield _find_object(testbed.make_probe(), purse)
-    elif prefix:
+def open_target(address: str, purse: Purse, prefix: str) -> Iterator[Target]:
+    """Reach an object: one that is there, or one that is written."""
+    if prefix:
         with _write_object(parse_location(address) / prefix.strip("/"), purse) as target:
             yield target
     else:

@@ -23,10 +23,9 @@ from zarr.storage import ObjectStore
 from advisors.decide.layouts import ArrayFacts, Layout
 from advisors.hdf5.files import Deadline, open_hdf5, open_source, walk
 from advisors.hdf5.inspection import record_reads
-from helpers.errors import UserError, cut, show
+from helpers.errors import UserError, cut, redact, show
 from helpers.objectstore.locations import parse_location
 from helpers.objectstore.processes import deadline
-from helpers.redaction import redact
 
 _FILES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf")
 _METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")

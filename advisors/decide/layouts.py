@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.arrays.chunks import Shape, count_chunks, expected_touched
 from helpers.errors import UserError
-from helpers.models.access import IoCounts, Store, access_seconds
+from helpers.models.access import (
+    IoCounts,
+    Shape,
+    Store,
+    access_seconds,
+    count_chunks,
+    expected_touched,
+)
 
 if TYPE_CHECKING:
     from advisors.hdf5.inspection import FileLayout

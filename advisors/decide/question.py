@@ -19,12 +19,10 @@ from pydantic import (  # fmt: skip
 )
 
 from advisors.decide.layouts import Access, AccessPattern, ArrayFacts, Layout, Prices
-from helpers.arrays.chunks import Shape
-from helpers.errors import UserError, explain, show
-from helpers.models.access import Store
+from helpers.errors import UserError, explain, redact, show
+from helpers.models.access import Shape, Store
 from helpers.netem.profiles import get_profile, network_of
 from helpers.prices import BILLED_GB_NBYTES, find_price
-from helpers.redaction import redact
 
 _CHUNK_MS, _DECODE_MB_PER_S = 0.5, 500.0  # of a processor, where no calibration tells
 _MIN_CHUNK_NBYTES = 1_000_000  # of a chunk in the array, as Zarr's guide advises

@@ -96,13 +96,7 @@ def _list_values(answer: Answer, one: Choice) -> dict[str, Any]:
 
 
 def write_short(answer: Answer) -> Iterator[str]:
-    """Write an answer in ten lines.
-
-    Yields
-    ------
-    str
-        A line.
-    """
+    """Write an answer in ten lines."""
     question, best = answer.question, answer.best
     yield _write_array(question)
     over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
@@ -225,13 +219,7 @@ def _number(value: float, digits: int = 3) -> str:
 
 
 def write_why(answer: Answer) -> Iterator[str]:
-    """Write every choice of the JSON answer, as YAML to three digits, and what to paste for the best.
-
-    Yields
-    ------
-    str
-        Some lines.
-    """
+    """Write every choice of the JSON answer, as YAML to three digits, and what to paste for the best."""
     text = json.dumps(to_mapping(answer))
     values = json.loads(text, parse_float=lambda number: float(f"{float(number):.3g}"))
     told = {name: values[name] for name in ("predicted_on", "choices")}
@@ -243,7 +231,8 @@ def write_why(answer: Answer) -> Iterator[str]:
         yield "What its metadata cost, and how to repack it: wire hdf5 advise."
     recipes = [answer.best.client.recipe, "Load random boxes" * bool(answer.question.asked.batch)]
     yield f"Recipes of the book: {', '.join(filter(None, recipes)) or 'none'}."
-    yield f"\n{write_code(answer.question, answer.best)}"
+    if code := write_code(answer.question, answer.best):
+        yield f"\n{code}"
 
 
 BUCKET = "s3://BUCKET"
@@ -260,17 +249,7 @@ array = zarr.open_group(store, zarr_format=3).create_array(
     chunks={layout.chunk_shape}, shards={layout.shard_shape},
     dimension_names={dimensions!r},
 )
-
 """
-_READ = """\
-import zarr
-from obstore.store import from_url
-from zarr.storage import ObjectStore
-
-zarr.config.set({{"async.concurrency": {in_flight}}})
-store = ObjectStore(from_url({address!r}), read_only=True)
-array = zarr.open_array(store, path={variable!r}, mode="r")
-values = array[{selection}]"""
 _REPACK = """\
 import subprocess
 
@@ -279,39 +258,31 @@ _PAGE_NBYTES = 8 * 2**20  # of a repacked file, as published advice has it
 
 
 def write_code(question: Question, choice: Choice) -> str:
-    """Write lines of Zarr or of a repack to paste, with what comes from a dataset in `repr`; none where a recipe is all."""
-    array, new = question.array, [one for one in choice.layouts if one != question.array.layout]
+    """Write lines that make what is new, in Zarr or by h5repack, with what comes from a dataset in `repr`."""
+    array, is_written = question.array, choice.action not in ("default", "set")
     scheme, _, place = question.address.rstrip("/").partition("://")
-    folder, _, last = place.rpartition("/")
-    bucket, name = (f"{scheme}://{folder}", last) if scheme == "s3" and folder else (BUCKET, "")
-    variable = array.variable if question.address else "field"
-    if choice.client.way:
-        repacks = [Repack(_PAGE_NBYTES, ((variable, one.chunk_shape),)) for one in new]
-        commands = [["h5repack", *one.list_arguments(), name or "granule.h5", "new.h5"] for one in repacks]  # fmt: skip
-        return "\n".join(_REPACK.format(command=command) for command in commands)
-    if question.address.rstrip("/").endswith(f"/{array.variable}"):
+    folder, _, name = place.rpartition("/")
+    is_known = scheme == "s3" and folder
+    variable, code = array.variable if question.address else "field", list[str]()
+    if question.address.rstrip("/").endswith(f"/{array.variable}") and not choice.client.way:
         variable = ""  # an array that is given by its own address has no name in a group
-    pairs = zip(question.shares, question.pattern.accesses, strict=True)
-    usual, code, name = max(pairs, key=lambda pair: pair[0])[1], "", name or "array.zarr"
-    for i, (layout, names) in enumerate(zip(choice.layouts, choice.serves, strict=True), start=1):
-        if layout in new and choice.action not in ("default", "set"):
-            copy = f"copy-{i}.zarr" if len(choice.layouts) > 1 else "new.zarr"
-            code += _NEW.format(
-                address=f"{bucket}/{copy}",
+    for i, layout in enumerate(choice.layouts, start=1):
+        if layout == array.layout or not is_written:
+            continue
+        if choice.client.way:
+            repack = Repack(_PAGE_NBYTES, ((variable, layout.chunk_shape),))
+            file = name if is_known else "granule.h5"
+            code.append(_REPACK.format(command=["h5repack", *repack.list_arguments(), file, "new.h5"]))  # fmt: skip
+            continue
+        copy = f"copy-{i}.zarr" if len(choice.layouts) > 1 else "new.zarr"
+        code.append(
+            _NEW.format(
+                address=f"{f'{scheme}://{folder}' if is_known else BUCKET}/{copy}",
                 variable=variable,
                 shape=array.shape,
                 dtype=str(array.dtype),
                 layout=layout,
                 dimensions=list(array.dimensions) or [f"d{j}" for j in range(len(array.shape))],
             )
-            name = copy if usual.name in names else name
-    selection = (
-        ":" if part == n else "0" if part == 1 else f"0:{part}"
-        for part, n in zip(usual.extent, array.shape, strict=True)
-    )
-    return code + _READ.format(
-        address=f"{bucket}/{name}",
-        variable=variable,
-        in_flight=choice.in_flight,
-        selection=", ".join(selection),
-    )
+        )
+    return "\n".join(code)

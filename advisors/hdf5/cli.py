@@ -58,13 +58,7 @@ def advise(
 
 
 def render(advised: Advised) -> Iterator[str]:
-    """Write a report, what is wrong, and advice as lines of text.
-
-    Yields
-    ------
-    str
-        A line.
-    """
+    """Write a report, what is wrong, and advice as lines of text."""
     from advisors.hdf5.advice import GUIDE
     from advisors.hdf5.prediction import REQUEST_S, START_S
 

@@ -16,10 +16,9 @@ import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc and its kin
 from fsspec.spec import AbstractBufferedFile
 
 from helpers.cli import check_interrupt
-from helpers.errors import UserError, cut, show
+from helpers.errors import UserError, cut, redact, show
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.processes import deadline
-from helpers.redaction import redact
 
 _FOR_A_MESSAGE_S = 2.0  # of looking for names that a message lists
 

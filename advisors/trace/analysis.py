@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from advisors.trace.rows import METADATA_SERVICES
-from helpers.models.requests import TOLERANCE_S
-from helpers.models.transfer import Network
+from helpers.models.transfer import TOLERANCE_S, Network
 
 if TYPE_CHECKING:
     from advisors.trace.rows import Run, TracedRequest

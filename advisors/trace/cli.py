@@ -7,6 +7,7 @@ import math
 import shlex
 import shutil
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from helpers.models.transfer import Network
 
 SETTINGS = {
-    "max_concurrency": ("FSSPEC_S3_MAX_CONCURRENCY", "{}"),
+    "max_concurrency": ("FSSPEC_S3_MAX_CONCURRENCY", "{:d}"),
     "cache": ("FSSPEC_S3_DEFAULT_CACHE_TYPE", "{}"),
-    "block_size": ("FSSPEC_S3_DEFAULT_BLOCK_SIZE", "{}"),
-    "pool": ("FSSPEC_S3_CONFIG_KWARGS", '{{"max_pool_connections": {}}}'),
-    "concurrency": ("ZARR_ASYNC__CONCURRENCY", "{}"),
-    "gap": ("ZARR_ARRAY__SHARDING_COALESCE_MAX_GAP_BYTES", "{}"),
+    "block_size": ("FSSPEC_S3_DEFAULT_BLOCK_SIZE", "{:d}"),
+    "pool": ("FSSPEC_S3_CONFIG_KWARGS", '{{"max_pool_connections": {:d}}}'),
+    "concurrency": ("ZARR_ASYNC__CONCURRENCY", "{:d}"),
+    "gap": ("ZARR_ARRAY__SHARDING_COALESCE_MAX_GAP_BYTES", "{:d}"),
     "readdir": ("GDAL_DISABLE_READDIR_ON_OPEN", "{}"),
     "no_metadata_service": ("AWS_EC2_METADATA_DISABLED", "{}"),
 }
@@ -109,9 +110,10 @@ def trace(
             say(f"{out}/: {', '.join(render.FILES)} (waterfall)", err=True)
         for line in measure(command, run, report, tried, environment) if environment else ():
             say(line, err=True)
+        counts = (report.n_requests, report.moved_nbytes / 1e6, report.n_waits)
         above = [
             f"{name} {count:g}, at most {maxima[name]:g}"
-            for name, count in _counted(report).items()
+            for name, count in zip(_MAXIMA, counts, strict=True)
             if count > maxima[name]
         ]
         if above:
@@ -119,7 +121,7 @@ def trace(
     except Exception as error:  # ours, whatever it is: the program did what it did
         with suppress(OSError):
             say(f"wire trace: the report failed: {show(error)}", err=True)
-        sys.exit(run.exit_code)
+        sys.exit(run.exit_code or int(bool(most)))  # a budget that is not judged is not kept
     sys.exit(1 if above else run.exit_code)
 
 
@@ -152,10 +154,6 @@ def _network(name: str) -> tuple[str, Network]:
     from helpers.netem.profiles import get_profile, network_of, of_one_process
 
     return (name, network_of(of_one_process(get_profile(name)))) if name else ("", Network())
-
-
-def _counted(report: Report) -> dict[str, float]:
-    return {"requests": report.n_requests, "mb": report.moved_nbytes / 1e6, "waits": report.n_waits}
 
 
 def read_maxima(text: str) -> dict[str, float]:
@@ -195,22 +193,19 @@ def read_setting(text: str) -> dict[str, str]:
     if not value or not (name in SETTINGS or is_variable):
         allowed = ", ".join(f"{one}=VALUE" for one in SETTINGS)
         raise UserError(f"--try {cut(text)!r}; allowed: {allowed}, or VARIABLE=VALUE")
-    if (
-        name in ("max_concurrency", "block_size", "pool", "concurrency", "gap")
-        and not value.isdecimal()
-    ):
-        raise UserError(f"--try {cut(text)!r}; allowed: {name}=NUMBER, a whole one")
     variable, form = SETTINGS.get(name, (name, "{}"))
-    return {variable: form.format(value)}
+    if (is_number := ":d" in form) and not (value.isdecimal() and len(value) < 16):
+        raise UserError(f"--try {cut(text)!r}; allowed: {name}=NUMBER, a whole one")
+    return {variable: form.format(int(value) if is_number else value)}
 
 
 def claim(out: Path) -> None:
     """Make the folder of a trace, or refuse one that holds something else."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        others = [one.name for one in out.iterdir() if not one.name.startswith("trace.")]
-        if not others:
-            (out / "trace.csv.partial").write_text("")
+        names = [one.name for one in out.iterdir()]
+        others = [one for one in names if not one.lstrip(".").startswith("trace.")]
+        tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         raise UserError(f"--out {tell_refusal(error)}") from error
     if others:
@@ -248,7 +243,7 @@ def measure(
     told = f", predicted {predicted:.2g}" if predicted else ""
     lines = [
         f"{setting}: {ratio.centre:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.n} pairs){told};"
-        f" {_counted_change(first, after[0])}"
+        f" {len(first.rows)} requests without, {len(after[0].rows)} with it"
     ]
     if {one.exit_code for one in after} - {first.exit_code}:
         codes = ", ".join(map(str, sorted({one.exit_code for one in after})))
@@ -272,7 +267,3 @@ def _asked(run: Run) -> Counter[tuple[object, ...]]:
     return Counter(
         (row.host, row.method, row.key, row.range_start, row.range_nbytes) for row in run.rows
     )
-
-
-def _counted_change(before: Run, after: Run) -> str:
-    return f"{len(before.rows)} requests without, {len(after.rows)} with it"

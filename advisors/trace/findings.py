@@ -20,8 +20,7 @@ from advisors.trace.rows import METADATA_SERVICES
 from advisors.trace.whatif import HANDSHAKE_ROUND_TRIPS, RETRIED, Asked, Edit, Trace, keep, split
 from helpers.errors import write_bytes
 from helpers.models import WORTH
-from helpers.models.requests import count_waits
-from helpers.models.transfer import Network
+from helpers.models.transfer import Network, count_waits
 
 if TYPE_CHECKING:
     from advisors.trace.rows import Run, TracedRequest

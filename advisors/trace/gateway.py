@@ -32,8 +32,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import psutil
 
-from advisors.trace.environment import TOKEN
-from advisors.trace.rows import TracedRequest, Tunnel
+from advisors.trace.rows import TOKEN, TracedRequest, Tunnel
 from helpers.errors import tell_refusal
 from helpers.netem.certificates import Authority, find_bundles, write_bundle
 from helpers.netem.exchange import BodyTransfer, Emulation, Exchange, Pipe, Upstream
@@ -164,16 +163,9 @@ def find_processes(settings: Settings) -> list[psutil.Process]:
 
 
 class TimedPipe(Pipe):
-    """Carry bytes, and sum how long their sender and their receiver kept us waiting."""
+    """Carry bytes, and sum how long their receiver kept us waiting."""
 
-    taking_s = giving_s = 0.0
-
-    def take(self, source: socket.socket, limit_nbytes: int) -> int:
-        """Take what has arrived."""
-        before_s = time.perf_counter()
-        taken = super().take(source, limit_nbytes)
-        self.taking_s += time.perf_counter() - before_s
-        return taken
+    giving_s = 0.0
 
     def give(self, sink: socket.socket, nbytes: int, count: Callable[[int], None]) -> None:
         """Hand on what was taken last."""
@@ -214,11 +206,10 @@ class TracedExchange(Exchange):
         while response.status < 200:
             self.client.sock.sendall(response.raw)
             response = self._read_answer(source)
-        self.pipe.taking_s = self.pipe.giving_s = 0.0
+        self.pipe.giving_s = 0.0
         try:
             is_kept = self._respond(response, source)
         finally:
-            self.row.store_blocked_s = self.pipe.taking_s
             self.row.client_blocked_s = self.pipe.giving_s
         return is_kept and is_whole and self.request.keeps_alive(self.request.first[2])
 

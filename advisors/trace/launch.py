@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import resource
 import secrets
@@ -18,14 +19,15 @@ from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 import psutil
 
 import helpers
-from advisors.trace.environment import check_proxies, make_environment
 from advisors.trace.gateway import Batch, Settings, find_processes
-from advisors.trace.rows import Bypass, Run, TracedRequest, Tunnel
+from advisors.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
 from helpers.errors import UserError, show, tell_refusal
+from helpers.netem.certificates import BUNDLE_VARIABLES
 from helpers.netem.profiles import Profile
 from helpers.netem.proxy_process import listen
 
@@ -37,6 +39,46 @@ BUSY = 0.02  # the most of a processor that looking may take
 STOP_TIMEOUT_S = 5.0
 _START = "import sys; from advisors.trace.gateway import main; main(sys.argv[1:])"
 
+SHIMS = Path(__file__).with_name("shims")
+
+# Options of fsspec's filesystems, which are JSON and may be the user's own.
+_SESSIONS = ("HTTP_CLIENT", "HTTPS_CLIENT", "GCS_SESSION", "GS_SESSION")
+
+
+def check_proxies(environment: Mapping[str, str]) -> None:
+    """Refuse a proxy of the user's own that the gateway cannot ask."""
+    for name in ("https_proxy", "http_proxy", "all_proxy"):
+        for variable in (name, name.upper()):
+            url = environment.get(variable, "")
+            if "://" in url and urlsplit(url).scheme != "http":
+                raise UserError(f"{variable} is {url}; allowed with wire trace is http://HOST:PORT")
+
+
+def make_environment(
+    given: Mapping[str, str], *, port: int, bundle: Path, token: str
+) -> dict[str, str]:
+    """Return the variables of a program whose requests go through the gateway.
+
+    What the program reaches directly now, by `NO_PROXY`, it reaches through the gateway too.
+    """
+    url = f"http://127.0.0.1:{port}"
+    names = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
+    found = {**given, TOKEN: token, **dict.fromkeys(names, url)}
+    found |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(METADATA_SERVICES))
+    found |= dict.fromkeys(BUNDLE_VARIABLES, os.fspath(bundle))
+    for session in _SESSIONS:
+        name = f"FSSPEC_{session}_KWARGS"
+        try:
+            found[name] = json.dumps({**json.loads(given.get(name, "{}")), "trust_env": True})
+        except (ValueError, TypeError):
+            continue  # it is for fsspec to say what is wrong with it
+    host, number = "127.0.0.1", str(port)
+    found |= {"TILEDB_VFS_S3_PROXY_HOST": host, "TILEDB_VFS_S3_PROXY_PORT": number}
+    found["TILEDB_VFS_S3_PROXY_SCHEME"] = "http"
+    places = [os.fspath(SHIMS), given.get("PYTHONPATH", "")]
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+    return found
+
 
 def run(
     command: Sequence[str],
@@ -47,26 +89,9 @@ def run(
 ) -> Run:
     """Run a program with the gateway before it, its input, output, exit code and signals its own.
 
-    Parameters
-    ----------
-    command : sequence of str
-        Program and arguments.
-    environment : mapping, optional
-        Variables that it gets besides those of this process.
-    profile : Profile, optional
-        Network to emulate on all its connections, besides the one that is there.
-    is_silent : bool
-        Whether what it prints is digested instead of shown.
-
-    Returns
-    -------
-    Run
-        What was seen of it.
-
-    Raises
-    ------
-    UserError
-        If the program is not there, or the gateway cannot begin. Once the program runs, nothing raises.
+    It gets variables besides those of this process; `profile` is emulated on all its connections, besides
+    the network that is there, and of a silent one the output is digested instead of shown. Before the program
+    runs there may be a UserError, and nothing raises afterwards.
     """
     if sys.platform != "linux":
         raise UserError(f"wire trace on {sys.platform}; allowed: Linux, which tells who connects")

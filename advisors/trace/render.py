@@ -18,8 +18,8 @@ from urllib.parse import quote
 from advisors.trace.analysis import kind_of
 from advisors.trace.findings import N_PRINTED, Finding, Report
 from advisors.trace.rows import Run, TracedRequest
-from helpers.errors import UserError, cut, explain, printable, show, write_bytes
-from helpers.redaction import redact
+from helpers.errors import UserError, cut, explain, printable, redact, show, write_bytes
+from helpers.paths import replace_file
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
 FILES = ("trace.csv", "trace.har", "trace.html")
@@ -32,19 +32,8 @@ _LIMIT = 0.5  # share of a processor from which on the gateway may be what is wa
 
 
 def render(report: Report, command: Sequence[str]) -> Iterator[str]:
-    """Write a report as lines of text.
-
-    Yields
-    ------
-    str
-        A line.
-    """
-    if report.gateway_share > _LIMIT:
-        yield f"the gateway had a processor for {_percent(report.gateway_share)} of the time: it may be the limit"
-    if not report.n_requests:
-        yield f"no request was seen in {_seconds(report.wall_s)}, exit code {report.exit_code}"
-    else:
-        yield from _count(report)
+    """Write a report as lines of text."""
+    yield from _summarise(report)
     for number, one in enumerate(report.findings[:N_PRINTED], 1):
         yield f"{number}  {one.title}: {one.evidence}"
         yield f"     {one.line}"
@@ -58,7 +47,13 @@ def render(report: Report, command: Sequence[str]) -> Iterator[str]:
     yield from (f"not seen: {one}" for one in report.not_seen)
 
 
-def _count(report: Report) -> Iterator[str]:
+def _summarise(report: Report) -> Iterator[str]:
+    """Say what was asked for and what it took, without causes."""
+    if report.gateway_share > _LIMIT:
+        yield f"the gateway had a processor for {_percent(report.gateway_share)} of the time: it may be the limit"
+    if not report.n_requests:
+        yield f"no request was seen in {_seconds(report.wall_s)}, exit code {report.exit_code}"
+        return
     n_hosts = f"{len(report.hosts)} hosts" if len(report.hosts) > 1 else cut(report.hosts[0])
     sent = f"; {write_bytes(report.sent_nbytes)} sent" if report.sent_nbytes else ""
     yield (
@@ -105,20 +100,13 @@ def _percent(share: float) -> str:
 
 def write_trace(folder: Path, run: Run, command: Sequence[str]) -> None:
     """Write what was seen, as a table and as an archive, without credentials."""
-    _write(folder / "trace.csv", write_csv(run.rows))
-    _write(folder / "trace.har", write_har(run, command))
+    replace_file(folder / "trace.csv", redact(write_csv(run.rows)))
+    replace_file(folder / "trace.har", redact(write_har(run, command)))
 
 
 def write_page(folder: Path, run: Run, report: Report, command: Sequence[str]) -> None:
     """Write what is said of it, as a page."""
-    _write(folder / "trace.html", write_html(run, report, command))
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file, which is there as a whole or as it was."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(redact(text), encoding="utf-8")
-    partial.replace(path)
+    replace_file(folder / "trace.html", redact(write_html(run, report, command)))
 
 
 _COLUMNS = [one.name for one in fields(TracedRequest) if one.name not in ("tag", "worker")]
@@ -227,9 +215,7 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
     """Write a page that needs nothing else: when each request waited and received, and what to change."""
     rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
     title = f"What {cut(shlex.join(command))} waited for"
-    lines = [
-        line for line in render(replace(report, findings=[]), command) if "no known" not in line
-    ]
+    lines = [*_summarise(report), *(f"not seen: {one}" for one in report.not_seen)]
     causes = "".join(
         f"<li><b>{_safe(one.title)}</b>: {_safe(one.evidence)}.<br><code>{_safe(one.line)}</code><br>"
         f'{_safe(_gain(one, report))} <a href="{BOOK}{one.see}">more</a></li>'

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 
 METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
 """Where machines of a cloud are given credentials: asked without a proxy, as near as without us."""
+
+TOKEN = "WIRE_TRACE"  # noqa: S105
+"""Variable by which processes of the program are known."""
 
 
 @dataclass(slots=True)
@@ -25,7 +28,6 @@ class TracedRequest(Request):
     user_agent: str = ""  # name and version alone, `Boto3/1.43.117`
     sent_nbytes: int = 0  # bytes of the body that the request brought
     handshake_s: float = 0.0  # set-up of the connection to the store, of the first request on it
-    store_blocked_s: float = 0.0  # of the body: waiting for bytes of the store
     client_blocked_s: float = 0.0  # of the body: waiting for the program to take them
 
 

@@ -12,8 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from advisors.trace.analysis import find_network, find_time
-from helpers.models.requests import TOLERANCE_S
-from helpers.models.transfer import Network, Step, replay
+from helpers.models.transfer import TOLERANCE_S, Network, Step, replay
 
 if TYPE_CHECKING:
     from advisors.trace.rows import Run, TracedRequest

@@ -24,7 +24,7 @@ from helpers.arrays.stores import StoredArray, checksum, grid_of
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import Scalar, imported, name_beside
 from helpers.errors import UserError
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.objectstore.locations import REQUEST_S, Location
 from helpers.objectstore.testbed import Testbed
 

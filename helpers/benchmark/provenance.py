@@ -22,9 +22,8 @@ from pathlib import Path
 
 import psutil
 
-from helpers.errors import UserError
+from helpers.errors import UserError, redact_tree
 from helpers.paths import RENDERED as RENDERED
-from helpers.redaction import redact_tree
 
 Scalar = str | int | float | bool | None
 

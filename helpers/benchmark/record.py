@@ -30,9 +30,8 @@ from helpers.benchmark.provenance import (
     fingerprint,
     installed,
 )
-from helpers.errors import UserError, show
+from helpers.errors import UserError, redact, redact_tree, show
 from helpers.paths import ROOT, replace_file
-from helpers.redaction import redact, redact_tree
 
 PHASES = ("warm-up", "measured", "calibration", "trial")
 _MOST_NBYTES = 200_000_000  # of a record, which has some hundred bytes a row

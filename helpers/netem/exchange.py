@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.http import (
     BadHead,
     Head,

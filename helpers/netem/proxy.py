@@ -16,11 +16,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
-from helpers.errors import UserError
-from helpers.models.requests import Request
+from helpers.errors import UserError, redact
+from helpers.models.transfer import Request
 from helpers.netem.profiles import Profile, check_dilation
 from helpers.objectstore.processes import start_python
-from helpers.redaction import redact
 
 # After this long a proxy that was told to stop is killed.
 STOP_TIMEOUT_S = 5.0

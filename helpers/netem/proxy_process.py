@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection as Commands
 from pathlib import Path
 from typing import Any
 
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.exchange import Emulation, Exchange, Pipe, Upstream, refuse
 from helpers.netem.http import BadHead, Source, key_of, parse_request, range_of
 from helpers.netem.shaping import OWNER, Link, Window

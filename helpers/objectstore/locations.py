@@ -18,9 +18,8 @@ import obstore.store
 from botocore.parsers import ResponseParserError
 from fsspec import AbstractFileSystem, filesystem
 
-from helpers.errors import UserError
+from helpers.errors import UserError, find_secrets, redact
 from helpers.objectstore.processes import deadline
-from helpers.redaction import find_secrets, redact
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig

@@ -26,11 +26,10 @@ from pathlib import Path
 
 import botocore.exceptions
 import botocore.session
-import obstore
 from filelock import FileLock, Timeout
 
 from helpers.errors import UserError, say
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.profiles import Profile, check_profile
 from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.locations import Location, parse_location
@@ -263,7 +262,6 @@ def _answers(server: Server) -> bool:
 
 
 _BUCKET = "arrays"
-_PROBE_NBYTES = 32_000_000
 """Bytes of the object that networks are measured with."""
 
 
@@ -287,16 +285,6 @@ class Testbed:
         """Mark the requests that arrive from now on."""
         if self.proxy is not None:
             self.proxy.set_tag(tag)
-
-    def make_probe(self) -> Location:
-        """Return where an object of 32 MB lies, to measure the network with; made if absent."""
-        store, key = self.near.obstore(), "probe"
-        try:
-            obstore.head(store, key)
-        except FileNotFoundError:
-            with self.near.writing():
-                obstore.put(store, key, bytes(_PROBE_NBYTES))
-        return self.far / key
 
     def find_lost(self) -> str:
         """Say that the proxy has ended, if it has."""

@@ -17,8 +17,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from helpers.arrays import chunks
-from helpers.arrays.chunks import Shape
 from helpers.arrays.stores import checksum
 from helpers.benchmark import statistics
 from helpers.benchmark.contender import CheckError, Contender, Steps
@@ -26,6 +24,7 @@ from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
 from helpers.errors import UserError
 from helpers.findings import Finding, Found
+from helpers.models.access import Shape, balanced_chunk_shape
 from helpers.plotting import tables
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHARCOAL
@@ -48,7 +47,7 @@ def list_layouts(shape: Shape) -> list[ChunkLayout]:
         ChunkLayout(CONTIGUOUS[1], None, libver="earliest"),
     ]
     for kib in KIB:
-        chunk = chunks.balanced_chunk_shape(shape, 4, 1024 * kib)
+        chunk = balanced_chunk_shape(shape, 4, 1024 * kib)
         found.append(ChunkLayout(f"balanced {kib} KiB", chunk, libver="earliest"))
     return found
 

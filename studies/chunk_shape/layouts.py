@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
 from advisors.decide.layouts import Access, AccessPattern, best_layout
-from helpers.arrays import chunks, fields, stores
-from helpers.arrays.chunks import Shape
+from helpers.arrays import fields, stores
 from helpers.arrays.fields import FILL, SampleArray
 from helpers.benchmark.provenance import installed
 from helpers.errors import UserError
-from helpers.models.access import Store
+from helpers.models.access import Shape, Store, balanced_chunk_shape, count_chunks
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT, cache_folder
 
@@ -206,7 +205,7 @@ def make_layouts(medium: Medium, shape: Shape, store: Store) -> list[ChunkLayout
     Chunk bytes are the published ones, not scaled, because what a chunk costs depends on them.
     """
     rules = zip(RULES, PUBLISHED_NBYTES, strict=True)
-    named: dict[str, Shape] = {k: chunks.balanced_chunk_shape(shape, 4, n) for k, n in rules}
+    named: dict[str, Shape] = {k: balanced_chunk_shape(shape, 4, n) for k, n in rules}
     first: list[ChunkLayout] = []
     if medium == "hdf5":
         first = [ChunkLayout("contiguous, time slowest", None)]
@@ -279,7 +278,7 @@ def describe(shape: Shape, layouts: Mapping[Medium, Sequence[ChunkLayout]]) -> p
         told: tuple[Any, ...] = ("none", math.nan, 1)
         if chunk := one.chunk_shape:
             spelt, kb = " x ".join(map(str, chunk)), 4 * math.prod(chunk) / 1000
-            told = spelt, kb, chunks.count_chunks(shape, chunk)
+            told = spelt, kb, count_chunks(shape, chunk)
         lines.append((medium, one.name, *told))
     names = ["medium", "contender", "chunk shape", "kB", "chunks"]
     return pd.DataFrame(lines, columns=names).set_index(names[:2])

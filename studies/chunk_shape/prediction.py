@@ -11,10 +11,9 @@ import pandas as pd
 from scipy import stats  # it ships no types
 from scipy.optimize import nnls
 
-from helpers.arrays.chunks import Shape
 from helpers.benchmark import statistics
 from helpers.benchmark.statistics import Interval
-from helpers.models.access import IoCounts, Store, access_seconds
+from helpers.models.access import IoCounts, Shape, Store, access_seconds
 from helpers.netem.profiles import Profile, network_of
 from helpers.objectstore.testbed import Testbed
 from helpers.plotting import tables

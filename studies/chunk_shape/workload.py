@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisors.decide.layouts import Access
-from helpers.arrays import chunks
-from helpers.arrays.chunks import Hyperslab, Shape, count_chunks
 from helpers.arrays.reads import count_requests
 from helpers.arrays.stores import checksum
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.loop import timed
-from helpers.models.access import IoCounts
+from helpers.models.access import Hyperslab, IoCounts, Shape, count_chunks
+from helpers.models.access import count_object_io as count_io
 from helpers.objectstore.testbed import Testbed
 from studies.chunk_shape import layouts
 from studies.chunk_shape.layouts import ChunkLayout, Medium, make_accesses, shard_of
@@ -300,7 +299,7 @@ def count_object_io(
 ) -> IoCounts:
     """Count what a box of float32 asks of an object store, as zarr reads chunks and shards."""
     nbytes = 4 * math.prod(chunk)
-    found = chunks.count_object_io(box, chunk, shard_shape, shape, nbytes=nbytes)
+    found = count_io(box, chunk, shard_shape, shape, nbytes=nbytes)
     if shard_shape is None:
         return IoCounts(found.n_chunks, nbytes, 0, found.n_requests)
     stored_nbytes = found.fetched_nbytes / found.n_chunks

@@ -26,11 +26,10 @@ from dask.delayed import delayed
 from helpers.arrays import stores
 from helpers.arrays.clusters import Cluster
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.errors import UserError
+from helpers.errors import UserError, redact
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.processes import deadline, start_child
 from helpers.paths import CATALOG
-from helpers.redaction import redact
 from studies.cluster_studies import tables
 
 ENDED = "ended by its limit of memory"

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from advisors.hdf5.inspection import FileLayout
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS
 
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))

@@ -10,7 +10,7 @@ from helpers.arrays.readers import forget_clients
 from helpers.arrays.reads import count_requests, max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.provenance import Scalar
-from helpers.models.requests import Request, count_waits
+from helpers.models.transfer import Request, count_waits
 from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers.drivers import DRIVERS, Driver
 from studies.hdf5_drivers.files import TASKS, StoredFile

@@ -23,13 +23,12 @@ import obstore
 
 from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
-from helpers.errors import UserError
-from helpers.models.requests import Request, count_waits, find_dependencies
+from helpers.errors import UserError, redact
+from helpers.models.transfer import Request, count_waits, find_dependencies
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
-from helpers.redaction import redact
 from studies.request_ledger import client_process
 from studies.request_ledger.client_process import CLIENTS, GAPS
 from studies.request_ledger.environments import HERE, Environment, make_environment

@@ -32,7 +32,7 @@ from advisors.calibrate.figures import (
     share_caps,
 )
 from helpers.errors import UserError
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.profiles import (
     Faults,
     FirstByte,
@@ -257,7 +257,7 @@ def test_a_store_that_fails_leaves_no_profile(proxy: Proxy, tmp_path: Path) -> N
         (URL, ("--max-mb", "1e300"), "max-mb: 1e+300; allowed"),
         (URL, ("--max-mb", "1e-320"), "allowed: at least 22"),
         (URL, ("--out", "x.txt"), "allowed: a name that ends in .yml"),
-        (URL, ("--emulate", "in-region"), "emulate: 'in-region'; allowed: with embedded alone"),
+        ("embedded", (), "allowed: a store that answers requests"),
         (f"s3://{BUCKET}/folder/a", (), "it has 100 bytes; allowed: an object of at least 1 MB"),
         (f"s3://{BUCKET}/folder", (), "no object is there"),
         (f"s3://{BUCKET}", (), "no object is there"),
@@ -331,13 +331,3 @@ def test_a_store_that_stalls_now_and_then_is_given_up(
     proxy.emulate(replace(FREE, faults=Faults(stall=0.1, stall_s=60)))
     told = refuse(tmp_path / "mine.yml")
     assert "it fails too often (it does not answer within" in told
-
-
-def test_the_embedded_store_over_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has no store can try it on the embedded one."""
-    monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path / "cache"))
-    out = tmp_path / "tried.yml"
-    run(out, *SMALL, "--emulate", "express", url="embedded")
-    told = get_profile(str(out)).measurement
-    assert (told["location"], told["object"]) == ("embedded over express", "probe")
-    assert get_profile(str(out)).first_byte_s

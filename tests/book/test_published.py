@@ -1,4 +1,4 @@
-"""Published tables have units, ranges and sums; claims get verdicts; their page answers each."""
+"""Published tables have units, ranges and sums; claims get verdicts; their page answers each; records of others are whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from book import against_real, cli, pages, published
+from book import cli, pages, published, submitted
 from book.cases import Case
 from helpers.benchmark.record import read_published
 from helpers.errors import UserError
@@ -40,7 +40,7 @@ def test_a_table_is_whole_and_has_its_source(name: str) -> None:
 def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
     """No table is left out, and the README links each address and names each licence."""
     there = {path.stem for path in published.FOLDER.glob("*.csv")}
-    ours = {against_real.TABLE.stem, published.VERDICTS.stem}
+    ours = {published.RATIOS.stem, published.VERDICTS.stem}
     assert there - ours == {*TABLES}
     text = (published.FOLDER / "README.md").read_text()
     assert {*re.findall(r"`([\w-]+)\.csv`", text)} == {*TABLES}
@@ -266,17 +266,16 @@ def test_a_case_is_its_record_and_the_reference(
 
 def test_ratios_are_those_of_the_records(tmp_path: Path) -> None:
     """The committed comparison with real stores is what `wire derive` writes of the committed records."""
-    assert against_real.write(tmp_path / "again.csv")
-    assert (tmp_path / "again.csv").read_text() == against_real.TABLE.read_text()
+    assert published.write_ratios(tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_text() == published.RATIOS.read_text()
 
 
 def test_a_ratio_is_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates are turned round, rows of both are found by name and place, and the score is of both."""
-    monkeypatch.setattr(against_real, "REFERENCE", tmp_path)
     monkeypatch.setattr(published, "REFERENCE", tmp_path)
     both = [make_row(contender=name, read_s=s, block=block) for name, s in (("a", 1.0), ("b", 3.0)) for block in range(3)]  # fmt: skip
     write_record(tmp_path / "cluster-scaling" / "x.csv", both)
-    series = against_real.Series(
+    series = published.Series(
         source="green2022",
         table="green2022_figures_digitised",
         column="mean_throughput_mb_per_s",
@@ -288,6 +287,43 @@ def test_a_ratio_is_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         others={"NetCDF": "b", "CSV": "c"},
         at={"1": ""},
     )
-    (line,) = against_real.compare([series]).to_dict("records")
+    (line,) = published.compare_ratios([series]).to_dict("records")
     assert line["published"] == pytest.approx(645 / 165, rel=0.01)
     assert (line["ours"], line["low"], line["is_charged"]) == (pytest.approx(3), pytest.approx(3), False)  # fmt: skip
+
+
+# Records of others.
+
+CASE = "cluster-scaling/in-region"
+
+
+def test_records_are_sent_whole_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record goes with its digest; one that was changed, or came without, is refused in a line."""
+    case = Case("laptop", *CASE.split("/"), tmp_path)
+    monkeypatch.setattr(submitted, "find_case", lambda title, site: case)
+    folder = tmp_path / "submitted"
+    with pytest.raises(UserError, match="no record; allowed: after wire run"):
+        submitted.submit("ada", [CASE], "laptop", folder=folder)
+    write_record(case.result(".csv"), [make_row(), make_row(block=1)])
+    into = submitted.submit("ada", [CASE], "laptop", folder=folder)
+    (line,) = submitted.tabulate(folder).to_dict("records")
+    assert (line["by"], line["case"], line["store"]) == ("ada", CASE, "embedded")
+    (into / "more.csv").write_text("a\n")
+    with pytest.raises(UserError, match="ada: more.csv is not as"):
+        submitted.check(into)
+    (into / "more.csv").unlink()
+    record = into / f"{CASE}.csv"
+    record.write_text(record.read_text() + "x")
+    with pytest.raises(UserError, match="was changed"):
+        submitted.check(into)
+
+
+def test_what_is_here_was_sent_whole() -> None:
+    """Each folder in the repository is as its command made it; the table refuses another."""
+    assert [*submitted.tabulate()] == ["by", "case", "machine", "store", "measured", "commit"]
+
+
+def test_a_name_is_no_path() -> None:
+    """The folder is one below the others."""
+    with pytest.raises(UserError, match="allowed: a name"):
+        submitted.submit("../ada", [CASE], "laptop")

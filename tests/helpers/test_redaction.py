@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.errors import UserError, show
+from helpers.errors import UserError, copy_redacted, find_secrets, redact, show
 from helpers.objectstore.locations import parse_location
 from helpers.paths import ROOT
-from helpers.redaction import copy_redacted, find_secrets, redact
 
 CANARY = "hunter-2-canary"
 

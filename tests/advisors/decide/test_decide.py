@@ -142,11 +142,14 @@ def test_labels_say_what_was_measured() -> None:
 def test_the_lines_of_every_choice_run(
     server: Server, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
 ) -> None:
-    """What an answer says to paste makes what is new in a bucket of one's own, and reads it."""
+    """What an answer says to paste makes what is new in a bucket of one's own; what changes nothing needs none."""
     for name, value in {**client_environment(server), "AWS_ALLOW_HTTP": "true"}.items():
         monkeypatch.setenv(name, value)
     make_location(server, BUCKET)
     found = find_answer(shape="600,30,40", **how)
+    assert not any(
+        write_code(found.question, one) for one in found.choices if one.action == "default"
+    )
     for choice in (one for one in found.choices if one.action != "default"):
         for name in ("new", "copy-1", "copy-2"):
             zarr.open_group(ObjectStore(from_url(f"s3://{BUCKET}/{name}.zarr")), mode="w")

@@ -12,8 +12,7 @@ import pytest
 
 from advisors.decide import layouts
 from advisors.decide.layouts import Access, AccessPattern, Layout, Prices, expect
-from helpers.arrays.chunks import Shape, chunks_touched
-from helpers.models.access import IoCounts, Store, access_seconds
+from helpers.models.access import IoCounts, Shape, Store, access_seconds, chunks_touched
 from helpers.models.transfer import Network
 
 NETWORK = Network(0.026, 0.045, 90e6, 500e6, 5500)

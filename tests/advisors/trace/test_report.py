@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,8 +135,10 @@ def test_the_waterfall_is_one_page(tmp_path: Path) -> None:
     rows = chain(30, key="/b/<script>alert(1)</script>{i}")
     run = run_of(rows, wall_s=4.0)
     page = tmp_path / "trace.html"
+    run = replace(run, remarks=["a host that no known table has"])
     page.write_text(render.write_html(run, findings.report(run), ["python", "<b>.py"]))
     assert "<script" not in page.read_text()
+    assert "a host that no known table has" in page.read_text()
     with open_browser(tmp_path / "browser") as tab:
         for width in (1280, 390):
             tab.open(page.as_uri(), width=width)
@@ -228,13 +231,35 @@ def test_a_budget_exits_1_and_else_the_program_decides(
 def test_a_failure_of_the_report_leaves_the_programs_exit_code(
     broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong with ours is one line, and the program ended as it did."""
-    fake(monkeypatch, Run(chain(9), 2.0, 0.0, 3))
+    """What is wrong with ours is one line, and the program ended as it did; a budget that is not judged is not kept."""
     monkeypatch.setattr(f"advisors.trace.{broken}", lambda *_, **__: 1 / 0)
-    result = CliRunner().invoke(cli.trace, ["--out", str(tmp_path / "t"), "--", "true"])
-    assert result.exit_code == 3
-    assert result.stderr.count("\n") == 1
-    assert "the report failed: ZeroDivisionError" in result.stderr
+    for code, given, expected in ((3, [], 3), (0, [], 0), (3, ["--max", "mb=1"], 3), (0, ["--max", "mb=1"], 1)):  # fmt: skip
+        fake(monkeypatch, Run(chain(9), 2.0, 0.0, code))
+        result = CliRunner().invoke(cli.trace, ["--out", str(tmp_path / "t"), *given, "--", "true"])
+        assert result.exit_code == expected
+        assert result.stderr.count("\n") == 1
+        assert "the report failed: ZeroDivisionError" in result.stderr
+
+
+def test_a_setting_says_itself_that_it_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its form is that of a whole number, words are refused."""
+    monkeypatch.setitem(cli.SETTINGS, "threads", ("N_THREADS", "{:d}"))
+    assert cli.read_setting("threads=08") == {"N_THREADS": "8"}
+    for words in ("many", "9" * 5000):
+        with pytest.raises(UserError, match="threads=NUMBER, a whole one"):
+            cli.read_setting(f"threads={words}")
+
+
+def test_a_program_that_cannot_begin_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is a folder refused because of what an interrupted trace left in it."""
+    monkeypatch.setattr("advisors.trace.launch.run", lambda *_, **__: 1 / 0)
+    (tmp_path / ".trace.csv.draft").touch()
+    CliRunner().invoke(cli.trace, ["--out", str(tmp_path), "--", "true"])
+    assert [one.name for one in tmp_path.iterdir()] == [".trace.csv.draft"]
+    render.write_trace(tmp_path, run_of(chain(2)), ["x"])
+    assert {one.name for one in tmp_path.iterdir()} == {*render.FILES[:2]}
 
 
 def test_a_setting_is_tried_in_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
 from helpers.errors import UserError
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.profiles import FirstByte, Profile, get_profile
 from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location

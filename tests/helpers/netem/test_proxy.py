@@ -31,7 +31,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.errors import UserError
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem import exchange, shaping
 from helpers.netem import http as wire
 from helpers.netem.exchange import Emulation

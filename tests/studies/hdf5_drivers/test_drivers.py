@@ -12,7 +12,7 @@ import pytest
 
 from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from helpers.netem.profiles import Faults, Profile, get_profile
 from studies.hdf5_drivers.drivers import DRIVERS, fetch_whole, find_absent
 from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS

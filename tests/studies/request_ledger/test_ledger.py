@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from helpers.errors import UserError
-from helpers.models.requests import Request
+from helpers.models.transfer import Request
 from studies.request_ledger import client_process, findings
 from studies.request_ledger.environments import Environment, make_environment, read_environments
 from studies.request_ledger.workload import LAYOUTS, count
