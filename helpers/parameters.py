@@ -111,6 +111,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 RecordName = Annotated[str, Field(pattern=r"^[\w.-]+\.csv$")]
 
 RECORD = "file that receives every row"
+SLOWED = "factor by which the network and its time are slowed down"
 
 
 class Parameters(BaseModel):

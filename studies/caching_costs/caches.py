@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import collections
 import contextlib
+import functools
 import hashlib
 import io
 import math
@@ -16,7 +17,7 @@ import socket
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -284,19 +285,12 @@ class DiskCache(KeepingCache):
 class FileCache(Cache):
     """Open each dataset through fsspec's `filecache`, one for all threads as it was published.
 
-    It keeps whole objects as files, chunks too, and not what was opened.
+    It keeps whole objects as files, chunks too, and not what was opened. It takes as many objects
+    in a request as Zarr asks for, or `at_once`: of one after the other fewer requests fail.
     """
 
-    at_once: int | None = None  # objects in a request; None: as many as Zarr asks for
-
-    def __init__(self, origin: Origin, told: Told) -> None:
-        super().__init__(_FileOrigin(origin.location, self.at_once), told)
-
-
-class FileCacheInTurn(FileCache):
-    """The same, which takes one object after the other: fewer requests fail."""
-
-    at_once = 1
+    def __init__(self, origin: Origin, told: Told, *, at_once: int | None = None) -> None:
+        super().__init__(_FileOrigin(origin.location, at_once), told)
 
 
 class _FileOrigin(Origin):
@@ -336,25 +330,23 @@ class VersionedRedisCache(VersionedCache, RedisCache):
     """Of bytes in a Redis."""
 
 
-class LastingVersionedLruCache(VersionedLruCache):
-    """The same until the process ends: the chunks of a version live as long as its dataset."""
-
-    def __init__(self, origin: Origin, told: Told) -> None:
-        super().__init__(origin, replace(told, ttl_s=math.inf))
+def _keep_versions(origin: Origin, told: Told) -> Cache:
+    """Keep datasets until the process ends: the chunks of a version live as long as its dataset."""
+    return VersionedLruCache(origin, replace(told, ttl_s=math.inf))
 
 
-_MADE_OF: Mapping[str, tuple[type[Cache], type[Origin]]] = {
+_MADE_OF: Mapping[str, tuple[Callable[[Origin, Told], Cache], type[Origin]]] = {
     "as-shipped": (Cache, ShippedOrigin),
     "none": (Cache, Origin),
     "lru": (LruCache, Origin),
     "redis": (RedisCache, Origin),
     "diskcache": (DiskCache, Origin),
     "filecache": (FileCache, Origin),
-    "filecache-in-turn": (FileCacheInTurn, Origin),
+    "filecache-in-turn": (functools.partial(FileCache, at_once=1), Origin),
     "lru-etag": (VersionedLruCache, Origin),
     "redis-etag": (VersionedRedisCache, Origin),
     "lru-chunks": (LruCache, ChunkOrigin),
-    "lru-etag-chunks": (LastingVersionedLruCache, ChunkOrigin),
+    "lru-etag-chunks": (_keep_versions, ChunkOrigin),
 }
 """What keeps datasets, and what they are read through."""
 

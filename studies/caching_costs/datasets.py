@@ -312,7 +312,9 @@ def published_specs() -> dict[str, DatasetSpec]:
     specs = dict[str, DatasetSpec]()
     columns = ["dataset", "shape_from_tile_tests", "chunks_from_tile_tests"]
     for published, *texts in table[columns].dropna().itertuples(index=False):
-        (n_lat, n_lon), chunk_shape = (_read_extents(text) for text in texts)
+        (n_lat, n_lon), chunk_shape = (
+            (int(a), int(b)) for text in texts for a, b in _EXTENTS.findall(text)
+        )
         kind = "single" if published.startswith("single") else "chunked"
         name = f"{kind}-{round(8 * n_lat * n_lon / 2**20)}mib"
         specs[published] = DatasetSpec(name, "zarr", (n_lat, n_lon), chunk_shape)
@@ -335,11 +337,6 @@ def published_specs() -> dict[str, DatasetSpec]:
         "none": replace(whole, name="broken", kind="broken"),
     }
     return dict(ordered) | others
-
-
-def _read_extents(text: str) -> tuple[int, int]:
-    ((n_lat, n_lon),) = _EXTENTS.findall(text)
-    return int(n_lat), int(n_lon)
 
 
 def dataset_names() -> tuple[str, ...]:

@@ -43,13 +43,7 @@ _TIMING = re.compile(r"(\w+);dur=([\d.]+)")
 
 
 def tile_path(tile: Tile, *, sel: str = "") -> str:
-    """Return the path of a tile, of a day where `sel` says which.
-
-    Examples
-    --------
-    >>> tile_path(("netcdf", 1, 0, 1)).split("?")[0]
-    '/tiles/WebMercatorQuad/1/0/1.png'
-    """
+    """Return the path of a tile, of a day where `sel` says which."""
     name, zoom, column, row = tile
     given = {"url": name, "variable": VARIABLE, "rescale": _RESCALE}
     query = urlencode(given | ({"sel": sel} if sel else {}))

@@ -72,8 +72,8 @@ ASKED: Mapping[str, str] = {
 }
 """What changed, and the tile that is requested then; of what grew, the new day and the newest day."""
 
-NOT_WATCHED = ("diskcache", "filecache")
-"""Caches of the repeated study alone: the first is as Redis, the second keeps what it has seen."""
+NOT_WATCHED = ("diskcache", "filecache", "filecache-in-turn")
+"""Caches of the repeated study alone: the first is as Redis, the others keep what they have seen."""
 
 WATCHED: Mapping[str, tuple[str, DatasetKind]] = {
     **{name: (name, "zarr") for name in CACHES if name not in NOT_WATCHED},

@@ -9,22 +9,21 @@ from pydantic import Field
 from helpers import parameters
 from helpers.parameters import (
     RECORD,
+    SLOWED,
     Count,
     Dilation,
-    OneOf,
     Profile,
     RecordName,
     Seconds,
     Seed,
 )
-
-MEDIA = ("hdf5", "zarr", "sharded")
+from studies.chunk_shape.layouts import Medium
 
 
 class Parameters(parameters.Parameters):
     """Media, the scale of the array, and how many positions of each access are read."""
 
-    media: Annotated[list[Annotated[str, OneOf(MEDIA)]], Field(min_length=1)] = Field(
+    media: Annotated[list[Medium], Field(min_length=1)] = Field(
         ["hdf5"], description="hdf5 on local disk, zarr and sharded in the object store"
     )
     scale_factor: Annotated[float, Field(ge=1, le=1000)] = Field(
@@ -36,9 +35,7 @@ class Parameters(parameters.Parameters):
         description="reading time of an access in a block, as predicted",
         json_schema_extra={"unit": "s"},
     )
-    dilation: Dilation = Field(
-        1.0, description="factor by which the network and its time are slowed down"
-    )
+    dilation: Dilation = Field(1.0, description=SLOWED)
     profile: Profile = Field("loopback", description="network to emulate on the object store")
     n_blocks: Count = Field(1, description="most repetitions, each at positions of its own")
     seed: Seed = Field(2014, description="of values, positions, order and network delays")

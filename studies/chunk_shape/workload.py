@@ -84,21 +84,16 @@ def draw_hyperslabs(
     while is_free.any() and is_apart.sum() < n_boxes:
         first = int(is_free.argmax())
         is_apart[first] = True
-        is_free &= ~_share_chunk(starts[first], starts, size, chunk)
+        # boxes of one size have a chunk in common with it: a range in every dimension
+        a, b = starts[first], starts
+        meet = (a // chunk <= (b + size - 1) // chunk) & (b // chunk <= (a + size - 1) // chunk)
+        is_free &= ~meet.all(axis=-1)
     chosen = np.concatenate([starts[is_apart], starts[~is_apart]])[:n_boxes]
     boxes = [
         tuple(slice(int(i), int(i + e)) for i, e in zip(start, extent, strict=True))
         for start in chosen
     ]
     return boxes, int(is_apart.sum())
-
-
-def _share_chunk(
-    a: NDArray[np.int64], b: NDArray[np.int64], size: NDArray[np.int64], chunk: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Tell which boxes of one size have a chunk in common with `a`: a range in every dimension."""
-    meet = (a // chunk <= (b + size - 1) // chunk) & (b // chunk <= (a + size - 1) // chunk)
-    return np.asarray(meet.all(axis=-1))
 
 
 @dataclass(slots=True)
@@ -271,16 +266,6 @@ def count_file_io(box: Hyperslab, chunk_shape: Shape | None, index: ChunkIndex |
     """Count what a box asks of a file: chunks, their bytes, and seeks, by the file's own index.
 
     A file without chunks counts as one read of the bytes of the box.
-
-    Examples
-    --------
-    A series through a file of time steps is one seek and one chunk a step:
-
-    >>> box, starts = (slice(0, 10), slice(0, 1), slice(0, 1)), 50 * np.arange(10).reshape(10, 1, 1)
-    >>> index = ChunkIndex(starts, np.full_like(starts, 50))
-    >>> found = count_file_io(box, (1, 4, 4), index)
-    >>> found.n_chunks, found.chunk_nbytes, found.n_shards
-    (10, 64, 1)
     """
     if chunk_shape is None or index is None:
         return IoCounts(1, 4 * math.prod(s.stop - s.start for s in box))

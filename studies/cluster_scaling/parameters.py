@@ -1,4 +1,4 @@
-"""Parameters of cluster scaling."""
+"""Parameters of cluster scaling, and what every study of clusters takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers import parameters
 from helpers.arrays.clusters import KINDS, check_reach, read_options
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import check_chunk_shape, open_entry
-from helpers.arrays.writers import CODECS
+from helpers.arrays.writers import Codec
 from helpers.errors import UserError, show
 from helpers.netem.profiles import get_profile, profile_names
 from helpers.parameters import (
@@ -26,26 +26,14 @@ from helpers.parameters import (
 )
 
 
-class Parameters(parameters.Parameters):
-    """An array, the readers to compare, and the clusters to read it with."""
+class ClusterParameters(parameters.Parameters):
+    """An array, and the clusters to read it with: what two studies take."""
 
     dataset: str = Field("enlarged-ocean-temperature", description="entry of catalog.yml")
     array_shape: ArrayShape = Field([2, 20, 180, 240], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 5, 180, 240], description="elements of a stored chunk")
-    codec: Annotated[str, OneOf(CODECS)] = Field(
-        "blosc-zstd", description="compression of the chunks"
-    )
-    contenders: Annotated[list[Annotated[str, OneOf(READERS)]], Field(min_length=1)] = Field(
-        [
-            "zarr-s3fs",
-            "zarr-s3fs-one-get",
-            "zarr-obstore",
-            "zarr-zarrs",
-            "netcdf-fsspec",
-            "references",
-        ],
-        description="readers to compare",
-    )
+    codec: Codec = Field("blosc-zstd", description="compression of the chunks")
+    contenders: list[str] = Field([], description="each study names its own")
     n_workers: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1)] = Field(
         [1, 2], description="sizes of the cluster"
     )
@@ -62,14 +50,10 @@ class Parameters(parameters.Parameters):
     cluster_options: list[str] = Field(
         [], description="of a gateway or of Slurm, each a name and a value"
     )
-    dilation: DilationOrAuto = Field(
-        1.0, description="factor that slows down the network and its time, or auto"
-    )
     seed: Seed = Field(2020, description="of values, order and network delays")
-    record: RecordName = Field("cluster-scaling.csv", description=RECORD)
 
     @model_validator(mode="after")
-    def _check_together(self) -> Self:
+    def _check_cluster(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
         most_steps = max(self.n_workers) * self.steps_per_worker
         if most_steps > self.array_shape[0] or self.steps_per_worker % self.chunk_shape[0]:
@@ -78,11 +62,35 @@ class Parameters(parameters.Parameters):
                 f" allowed: together at most {self.array_shape[0]}, in whole chunks"
             )
         open_entry(self.dataset)
-        _check_dilated(self.profile, self.dilation)
         read_options(self.cluster_kind, self.cluster_options)
         if self.cluster_kind == "local":
             chunk_nbytes = 4 * math.prod(self.chunk_shape)
-            check_memory(max(self.n_workers), self.threads_per_worker * chunk_nbytes)
+            _check_memory(max(self.n_workers), self.threads_per_worker * chunk_nbytes)
+        return self
+
+
+class Parameters(ClusterParameters):
+    """An array, the readers to compare, and the clusters to read it with."""
+
+    contenders: Annotated[list[Annotated[str, OneOf(READERS)]], Field(min_length=1)] = Field(
+        [
+            "zarr-s3fs",
+            "zarr-s3fs-one-get",
+            "zarr-obstore",
+            "zarr-zarrs",
+            "netcdf-fsspec",
+            "references",
+        ],
+        description="readers to compare",
+    )
+    dilation: DilationOrAuto = Field(
+        1.0, description="factor that slows down the network and its time, or auto"
+    )
+    record: RecordName = Field("cluster-scaling.csv", description=RECORD)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        _check_dilated(self.profile, self.dilation)
         fit = [name for name in READERS if not READERS[name].needs_s3]
         if self.store.startswith("file:") and (unfit := {*self.contenders} - {*fit}):
             raise UserError(
@@ -99,7 +107,7 @@ _WORKER_NBYTES, _REST_NBYTES = 250_000_000, 1_000_000_000
 _COPIES = 3
 
 
-def check_memory(n_workers: int, read_nbytes: int) -> None:
+def _check_memory(n_workers: int, read_nbytes: int) -> None:
     """Refuse more workers, each reading so much at once, than this machine's memory carries."""
     each_nbytes = _WORKER_NBYTES + _COPIES * read_nbytes
     n_fitting = int((MEMORY_LIMIT - _REST_NBYTES) // each_nbytes)

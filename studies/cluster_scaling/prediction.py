@@ -43,22 +43,18 @@ def read_clients(
         n_new_connections=trace_of(rows).get("n_new_connections", 0.0),
     ).fillna({"n_new_connections": 0.0})
     threads = int((rows["concurrency"] / rows["n_workers"]).iloc[0])
+    machine = json.loads(rows["machine"].iloc[0]) if "machine" in rows else {}  # that measured
     found = {}
     for name, part in rows.groupby("contender", sort=False):
         reader = readers.get(str(name))
         found[str(name)] = transfer.read_client(
             part.to_dict("records"),  # type: ignore[arg-type]
             n_chunks=n_chunks,
-            n_cores=_count_cores(rows),
+            n_cores=int(machine.get("n_cores") or n_cores()),
             connections_per_worker=1 if reader and reader.is_serial else threads,
             is_overlapped=reader is None,
         )
     return found
-
-
-def _count_cores(rows: pd.DataFrame) -> int:
-    """Count the cores of the machine that measured."""
-    return int(json.loads(rows["machine"].iloc[0])["n_cores"]) if "machine" in rows else n_cores()
 
 
 def predict(clients: Clients, profile: Profile, arrays: Mapping[int, StoredArray]) -> pd.DataFrame:
@@ -137,17 +133,11 @@ def find_share(
     return max(found)
 
 
-def choose_dilation(
-    clients: Clients,
-    profile: Profile,
-    n_chunks: Mapping[int, int],
-    *,
-    most_share: float = MOST_SHARE,
-) -> int:
-    """Choose the smallest whole dilation at which processors have at most a share of the time."""
+def choose_dilation(clients: Clients, profile: Profile, n_chunks: Mapping[int, int]) -> int:
+    """Choose the smallest whole dilation at which processors have at most their share of the time."""
 
     def is_enough(k: int) -> bool:
-        return find_share(clients, profile, n_chunks, dilation=k)[0] <= most_share
+        return find_share(clients, profile, n_chunks, dilation=k)[0] <= MOST_SHARE
 
     high = 1
     while not is_enough(high):

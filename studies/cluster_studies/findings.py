@@ -144,10 +144,6 @@ def tabulate_absent(rows: pd.DataFrame) -> pd.DataFrame:
     return kept.drop_duplicates().set_index("contender")
 
 
-def _label(name: str) -> str:
-    return SOURCES[name].label if name in SOURCES else name
-
-
 def draw_store(ax: Axes, panel: str, rows: pd.DataFrame, *, most: int = 9) -> None:
     """Draw a store on logarithmic axes: published points hollow, ours as filled lines."""
     style = find_style(panel, "store")
@@ -162,7 +158,8 @@ def draw_store(ax: Axes, panel: str, rows: pd.DataFrame, *, most: int = 9) -> No
             rows[rows["contender"] == name].groupby("concurrency")["throughput_mb_per_s"].median()
         )
         line: dict[str, Any] = {"color": style.color, "linestyle": dashes, "markersize": 5}
-        ax.plot(means.index, means, marker=style.marker, label=_label(name), **line)
+        line["label"] = SOURCES[name].label if name in SOURCES else name
+        ax.plot(means.index, means, marker=style.marker, **line)
     ax.set(xscale="log", yscale="log")
     for axis in (ax.xaxis, ax.yaxis):
         number_axis(axis)

@@ -40,11 +40,7 @@ def _chunks(stored: StoredArray) -> dict[str, int]:
 
 def _open_by(reader: readers.Reader) -> Open:
     """Open as a reader does, and take the array of Dask that xarray holds."""
-
-    def open_array(folder: Location, stored: StoredArray) -> Any:
-        return reader.open(folder, _chunks(stored))[stored.variable].data
-
-    return open_array
+    return lambda _folder, stored: reads.open_array(stored, reader)
 
 
 def _open_file(file: Any, stored: StoredArray, **how: Any) -> Any:

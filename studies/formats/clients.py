@@ -15,7 +15,7 @@ import xarray as xr
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.objectstore.locations import Location
-from studies.formats import columns, rasters, tiles, virtual
+from studies.formats import columns, tiles, virtual
 from studies.formats.source import Box, Read, Values
 
 Open = Callable[[Location, StoredArray, int], Read]
@@ -72,10 +72,6 @@ class Client:
     # whether a connection goes on while the chunk it brought is decoded
     is_overlapped: bool = False
 
-    def n_in_flight(self, n_requests: int) -> int:
-        """Count the requests that it may have in flight."""
-        return self.in_flight or n_requests
-
     def missing(self) -> list[str]:
         """List the packages that it needs and that are not there."""
         return [name for name in self.packages if importlib.util.find_spec(name) is None]
@@ -104,9 +100,9 @@ CLIENTS: Mapping[str, Client] = {client.name: client for client in (
     Client("references-obstore", "kerchunk references, obstore", "references", partial(_open_shared, reader="references"), _ZARR),
     Client("references-parquet-obstore", "references in Parquet, obstore", "references-parquet", virtual.open_references, _ZARR, ("fastparquet",)),
     Client("icechunk-virtual", "virtual Icechunk", "icechunk-virtual", _VIRTUAL, _ZARR, ("icechunk",)),
-    Client("cog-rasterio", "COG, rasterio", "cog", rasters.open_rasters, 1, ("rasterio",)),
-    Client("cog-rasterio-threads", "COG, rasterio in threads", "cog", rasters.open_rasters, 0, ("rasterio",), is_overlapped=True),
-    Client("cog-async", "COG, async_geotiff", "cog", rasters.open_rasters_async, 0, ("async_geotiff",)),
+    Client("cog-rasterio", "COG, rasterio", "cog", tiles.open_rasters, 1, ("rasterio",)),
+    Client("cog-rasterio-threads", "COG, rasterio in threads", "cog", tiles.open_rasters, 0, ("rasterio",), is_overlapped=True),
+    Client("cog-async", "COG, async_geotiff", "cog", tiles.open_rasters_async, 0, ("async_geotiff",)),
     Client("tiledb", "TileDB", "tiledb", tiles.open_tiles, 0, ("tiledb",), is_overlapped=True),
     Client("zarr-s3fs", "Zarr, s3fs default", "zarr", partial(_open_shared, reader="zarr-s3fs"), _ZARR),
     Client("zarr-s3fs-one-get", "Zarr, s3fs one request", "zarr", partial(_open_shared, reader="zarr-s3fs-one-get"), _ZARR),

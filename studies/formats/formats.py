@@ -18,7 +18,7 @@ from helpers.arrays.writers import Layout
 from helpers.benchmark.provenance import installed
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from studies.formats import columns, rasters, tiles, virtual
+from studies.formats import columns, tiles, virtual
 from studies.formats.source import ACCESSES, Source, Values, choose, digest
 
 _GENERATION = 1  # raise it when the same arguments make other bytes
@@ -71,7 +71,7 @@ FORMATS: Mapping[str, Format] = {one.name: one for one in (
     Format("references-parquet", "kerchunk references to the netCDF-4 file, as Parquet", "", virtual.write_references, _VIRTUAL[0], of="netcdf"),
     Format("icechunk-virtual", "an Icechunk repository of references to the netCDF-4 file", "", partial(virtual.write_icechunk, is_virtual=True), _VIRTUAL[1], of="netcdf"),
     Format("tiledb", "a dense TileDB array in tiles of a chunk", "", tiles.write_tiles, ("tiledb",)),
-    Format("cog", "a cloud-optimised GeoTIFF a time step, its depths as bands", "zstd", rasters.write_rasters, ("rasterio",)),
+    Format("cog", "a cloud-optimised GeoTIFF a time step, its depths as bands", "zstd", tiles.write_rasters, ("rasterio",)),
     Format("zarr", "a Zarr v3 group, consolidated, a chunk an object", "", _write_zarr, is_shared=True),
     Format("shards", "a Zarr v3 group in shards of a time step", "", _write_shards, _ZARR),
     Format("icechunk", "an Icechunk repository of the same chunks", "", virtual.write_icechunk, ("zarr", "icechunk")),
@@ -81,13 +81,7 @@ FORMATS: Mapping[str, Format] = {one.name: one for one in (
 
 
 def find_values(name: str) -> str:
-    """Find the format that holds the values of a format: itself, or what its references lead to.
-
-    Examples
-    --------
-    >>> find_values("references"), find_values("zarr")
-    ('netcdf', 'zarr')
-    """
+    """Find the format that holds the values of a format: itself, or what its references lead to."""
     return FORMATS[name].of or name
 
 

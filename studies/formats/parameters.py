@@ -9,10 +9,11 @@ from pydantic import Field, model_validator
 
 from helpers import parameters
 from helpers.arrays.stores import check_chunk_shape
-from helpers.arrays.writers import CODECS
+from helpers.arrays.writers import Codec
 from helpers.errors import UserError
 from helpers.parameters import (
     RECORD,
+    SLOWED,
     Contains,
     Dilation,
     OneOf,
@@ -32,7 +33,7 @@ class Parameters(parameters.Parameters):
 
     array_shape: Shape = Field([4, 10, 120, 160], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 5, 120, 160], description="elements of a stored chunk")
-    codec: Annotated[str, OneOf(CODECS)] = Field(
+    codec: Codec = Field(
         "blosc-zstd", description="compression of the chunks, where the format has chunks"
     )
     contenders: Annotated[list[Annotated[str, OneOf(CLIENTS)]], Field(min_length=1)] = Field(
@@ -57,9 +58,7 @@ class Parameters(parameters.Parameters):
     n_requests: Annotated[int, Field(ge=1, le=1024)] = Field(
         16, description="requests in flight of clients that have no default to keep"
     )
-    dilation: Dilation = Field(
-        1.0, description="factor by which the network and its time are slowed down"
-    )
+    dilation: Dilation = Field(1.0, description=SLOWED)
     seed: Seed = Field(2022, description="of values, order and network delays")
     record: RecordName = Field("formats.csv", description=RECORD)
 

@@ -22,7 +22,6 @@ def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
     as many connections as it may have in flight. The columns are `contender`, `access`,
     `total_s` and `limit`.
     """
-    first_s = profile.first_byte_s.median_s if profile.first_byte_s else 0.0
     lines = []
     rows = calibrated[calibrated["phase"].eq("calibration") & calibrated["access"].isin(ACCESSES)]
     for _, row in rows.iterrows():
@@ -39,7 +38,7 @@ def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
         network = network_of(profile, streams_per_worker=n_connections)
         sizes = {"n_chunks": n_requests, "n_workers": 1, "n_cores": n_cores()}
         found = transfer.predict(network, client, **sizes)
-        total_s = row["open_s"] + n_open * first_s + found.seconds
+        total_s = row["open_s"] + n_open * network.first_byte_median_s + found.seconds
         lines.append((row["contender"], row["access"], total_s, found.limit))
     return pd.DataFrame(lines, columns=["contender", "access", "total_s", "limit"])
 

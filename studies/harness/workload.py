@@ -43,6 +43,8 @@ class ChunkedRead(Steps):
 
     stored: StoredArray
     testbed: Testbed
+    reader: str = READER
+    n_connections: int = 0  # requests that its client may have in flight; 0: its own default
 
     def settings(self) -> dict[str, Any]:
         """Return what a comparison has to hold equal, or declare."""
@@ -53,16 +55,20 @@ class ChunkedRead(Steps):
         return self.stored.nbytes, self.stored.stored_nbytes["zarr"]
 
     def prepare(self) -> None:
-        """Forget clients and the trace."""
-        forget_clients({})
+        """Forget clients and the trace, and allow the requests."""
+        forget_clients({"async.concurrency": self.n_connections} if self.n_connections else {})
         self.testbed.take_trace()
         self.testbed.set_tag("open")
 
     def open(self) -> da.Array:
         """Open the array and describe its read; the checksums are what it returns."""
-        array = reads.open_array(self.stored.seen_from(self.testbed.far), READERS[READER])
+        seen = replace(self.stored, chunk_shape=self._block()).seen_from(self.testbed.far)
+        array = reads.open_array(seen, READERS[self.reader])
         self.testbed.set_tag("read")
         return reads.read_into_sink(array, self.stored.chunk_shape)
+
+    def _block(self) -> tuple[int, ...]:
+        return self.stored.chunk_shape
 
     def check(self, checksums: NDArray[np.uint64]) -> str:
         """Compare what was read with what was written."""
@@ -70,32 +76,16 @@ class ChunkedRead(Steps):
 
     def collect(self) -> dict[str, float]:
         """Count what passed over the wire."""
-        return reads.count_requests(self.testbed.take_trace(), n_cores())
+        return reads.count_requests(self.testbed.take_trace(), self.n_connections or n_cores())
 
 
-@dataclass(frozen=True, slots=True)
 class WholeRead(ChunkedRead):
     """The whole array by one call of zarr, whose client may have so many requests in flight."""
 
-    reader: str
-    n_connections: int
+    __slots__ = ()
 
-    def prepare(self) -> None:
-        """Forget clients and the trace, and allow the requests."""
-        ChunkedRead.prepare(self)
-        forget_clients({"async.concurrency": self.n_connections})
-
-    def open(self) -> da.Array:
-        """Open the array as one block; the checksums are what it returns."""
-        place = self.stored.seen_from(self.testbed.far).at("zarr")
-        whole = dict(zip(self.stored.dimensions, self.stored.shape, strict=True))
-        array: da.Array = READERS[self.reader].open(place, whole)[self.stored.variable].data
-        self.testbed.set_tag("read")
-        return reads.read_into_sink(array, self.stored.chunk_shape)
-
-    def collect(self) -> dict[str, float]:
-        """Count what passed over the wire."""
-        return reads.count_requests(self.testbed.take_trace(), self.n_connections)
+    def _block(self) -> tuple[int, ...]:
+        return self.stored.shape
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,78 @@
-"""Drivers: the ways to open a file in object storage, one line of a registry each."""
+"""Drivers: the ways to open a file in object storage, one line of a registry each, and what is read of it."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import h5netcdf  # noqa: F401  # its engine of xarray would import it in the clock
 import h5py
+import numpy as np
 import obstore
 import xarray
+import xxhash
 import zarr
+from numpy.typing import NDArray
 from virtualizarr.parsers import KerchunkJSONParser
 
 from advisors.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, Way, choose_earthaccess
 from helpers.arrays.writers import expected_warning, make_registry
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.ros3 import ABSENT, find_python, start_ros3
-from studies.hdf5_drivers.tasks import Tree
+
+Values = list[NDArray[Any]]
+
+VARIABLES, ONE_VARIABLE = "variables", "one variable"
+
+
+class Tree:
+    """An open file: its root group, or a group of it, as h5py, xarray or zarr have it.
+
+    `close` closes what lies below the root group, such as a file object.
+    """
+
+    def __init__(
+        self, root: Any, close: Callable[[], None] = lambda: None, *, stands_for: str = ""
+    ) -> None:
+        self.root, self._close, self._prefix = root, close, f"{stands_for}/" if stands_for else ""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a variable, of which `[:]` reads everything."""
+        return self.root[name.removeprefix(self._prefix)]
+
+    def close(self) -> None:
+        """Close the file, then what lies below."""
+        if hasattr(self.root, "close"):
+            self.root.close()
+        self._close()
+
+
+def read_all(tree: Tree, names: Sequence[str]) -> Values:
+    """Read variables whole, one after the other, as a program of a scientist does."""
+    return [np.asarray(tree[name][:]) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What proves that variables were read: a checksum, and how much it was."""
+
+    checksum: str  # of the values
+    n_items: int  # variables
+    nbytes: int  # bytes of the values in memory
+
+
+def prove(arrays: Values) -> Answer:
+    """Prove what was read, whatever the order of bytes that a library keeps."""
+    whole = xxhash.xxh3_64()
+    for values in arrays:
+        native = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+        whole.update(f"{native.dtype.str}{native.shape}".encode())
+        whole.update(native.data if native.size else b"")
+    return Answer(whole.hexdigest(), len(arrays), sum(values.nbytes for values in arrays))
+
 
 CONVERTED = "gt1l/heights"
 """Group whose chunks references hold: that of the arrays that are read."""

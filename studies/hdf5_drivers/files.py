@@ -11,6 +11,7 @@ and named by what made it.
 from __future__ import annotations
 
 import functools
+import json
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,20 +22,26 @@ from typing import Any
 import h5py
 import numpy as np
 import obstore
+import virtualizarr
 import yaml
 from numpy.typing import NDArray
+from virtualizarr.parsers import HDFParser
 
+from advisors.hdf5.files import list_datasets
+from advisors.hdf5.prediction import MIB
 from helpers.arrays import stores
+from helpers.arrays.writers import expected_warning, make_registry
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from studies.hdf5_drivers.file_layouts import (
-    FILE_LAYOUTS,
-    FileProperties,
-    arrange,
-    read_properties,
-    write_references,
+from studies.hdf5_drivers.drivers import (
+    CONVERTED,
+    ONE_VARIABLE,
+    VARIABLES,
+    Answer,
+    Tree,
+    prove,
+    read_all,
 )
-from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES, Answer, Tree, prove, read_all
 
 _CONTENT_GENERATION = 2  # raise it when the same arguments make other bytes
 
@@ -200,9 +207,74 @@ def _append(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
     dataset[n:] = values
 
 
+@dataclass(frozen=True, slots=True)
+class FileProperties:
+    """What a file takes in the store, and each of its arrays."""
+
+    file_nbytes: int  # bytes of the file
+    stored_nbytes: Mapping[str, int]  # bytes that each variable takes in the file, without metadata
+
+
+def read_properties(file: h5py.File) -> FileProperties:
+    """Read the properties of an open file from the file itself, never from its name."""
+    stored = {name: int(file[name].id.get_storage_size()) for name in list_datasets(file)}
+    return FileProperties(int(file.id.get_filesize()), stored)
+
+
+RECHUNKED = 100_000  # elements of a chunk, as the field's guidance for photon data has it
+_SMALL = 50_000  # elements up to which a variable keeps its chunks when rechunked
+
+FILE_LAYOUTS: Mapping[str, Mapping[str, Any]] = {
+    "original": {},  # as the producer writes it: metadata between the data
+    "front": {"meta_block_size": 8 * MIB},  # all metadata in one block
+    "paged-8mib": {"fs_strategy": "page", "fs_page_size": 8 * MIB},
+    "rechunked-8mib": {"fs_strategy": "page", "fs_page_size": 8 * MIB},
+    "paged-4mib": {"fs_strategy": "page", "fs_page_size": 4 * MIB},
+    "rechunked-4mib": {"fs_strategy": "page", "fs_page_size": 4 * MIB},
+}
+"""Arrangements of one HDF5 file, and how h5py makes each; in the rechunked ones long variables get longer chunks."""
+
+
+def arrange(source: Path, target: Path, layout: str) -> None:
+    """Write a file anew in another layout: group by group, variable by variable."""
+    with h5py.File(source) as old, h5py.File(target, "w", **FILE_LAYOUTS[layout]) as new:
+        new.attrs.update(old.attrs)
+
+        def copy(name: str, found: h5py.Group | h5py.Dataset) -> None:
+            is_short = not isinstance(found, h5py.Dataset) or found.size <= _SMALL
+            if isinstance(found, h5py.Group):
+                new.create_group(name).attrs.update(found.attrs)
+            elif is_short or not found.chunks or not layout.startswith("rechunked"):
+                old.copy(found, new, name)  # chunks as they are stored
+            else:
+                chunks = (min(RECHUNKED, found.shape[0]), *found.shape[1:])
+                new.create_dataset_like(name, found, chunks=chunks)[...] = found[...]
+                new[name].attrs.update(found.attrs)
+
+        old.visititems(copy)
+
+
+def write_references(target: Location, layout: str) -> None:
+    """Write, as JSON next to a file in the store, where its photon chunks are."""
+    # the references are read as they are; chunks larger than their array could not be put together
+    with expected_warning("Numcodecs codecs are not in|.* have a chunk shape larger than"):
+        dataset = virtualizarr.open_virtual_dataset(
+            f"{target.url}/{layout}.h5",
+            registry=make_registry(target),
+            parser=HDFParser(group=CONVERTED),
+            loadable_variables=[],
+            decode_times=False,
+        )
+        references = dataset.vz.to_kerchunk(format="dict")
+    text = json.dumps(references, default=bytes.decode)
+    obstore.put(target.obstore(), f"{layout}.json", text.encode())
+
+
 _PART_NBYTES = 16 * 2**20  # of an upload
 _N_PARTS = 2  # in memory at a time
-_LAYOUT_GENERATION = 6  # raise it when the same arguments make other layouts
+_LAYOUT_GENERATION = (
+    7  # raise it when the same arguments make other layouts, or say other things of them
+)
 
 TASKS: Mapping[str, tuple[str, ...]] = {
     VARIABLES: THREE_VARIABLES,
@@ -294,11 +366,6 @@ def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[s
     return StoredFile(
         target,
         {name: Answer(**answer) for name, answer in answers.items()},
-        {name: _properties(**each["properties"]) for name, each in facts.items()},
+        {name: FileProperties(**each["properties"]) for name, each in facts.items()},
         {name: each["references_nbytes"] for name, each in facts.items()},
     )
-
-
-def _properties(chunk_shapes: Mapping[str, Sequence[int]], **others: Any) -> FileProperties:
-    shapes = {name: tuple(shape) for name, shape in chunk_shapes.items()}
-    return FileProperties(chunk_shapes=shapes, **others)

@@ -13,9 +13,8 @@ from fsspec.caching import BlockCache
 from helpers.benchmark import statistics
 from helpers.findings import Claim, Finding, as_finding
 from helpers.plotting.tables import trace_of
-from studies.hdf5_drivers.drivers import DRIVERS
+from studies.hdf5_drivers.drivers import DRIVERS, ONE_VARIABLE, VARIABLES
 from studies.hdf5_drivers.files import StoredFile
-from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES
 
 DEFAULT = "fsspec-readahead on original"
 READ_AHEAD_MB = DRIVERS["fsspec-readahead"].way.block_nbytes / 1e6

@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from helpers import parameters
 from helpers.errors import UserError
-from helpers.parameters import RECORD, Dilation, OneOf, RecordName, Seed
+from helpers.parameters import RECORD, SLOWED, Dilation, OneOf, RecordName, Seed
 from studies.hdf5_drivers.drivers import DRIVERS
-from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
+from studies.hdf5_drivers.files import FILE_LAYOUTS
 from studies.hdf5_drivers.findings import DEFAULT
 
 READS = tuple(f"{driver} on {layout}" for driver in DRIVERS for layout in FILE_LAYOUTS)
@@ -44,9 +44,7 @@ class Parameters(parameters.Parameters):
     n_times: Annotated[list[Annotated[int, Field(ge=1, le=100)]], Field(min_length=1)] = Field(
         [4], description="files so many times as long, to predict"
     )
-    dilation: Dilation = Field(
-        1.0, description="factor by which the network and its time are slowed down"
-    )
+    dilation: Dilation = Field(1.0, description=SLOWED)
     seed: Seed = Field(2018, description="of values, order and network delays")
     record: RecordName = Field("hdf5-drivers.csv", description=RECORD)
 

@@ -12,10 +12,9 @@ from advisors.hdf5.inspection import FileLayout, record_reads
 from advisors.hdf5.prediction import list_ways, predict
 from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import trace_of
-from studies.hdf5_drivers.drivers import DRIVERS
+from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES
 from studies.hdf5_drivers.files import THREE_VARIABLES, StoredFile
 from studies.hdf5_drivers.findings import measured
-from studies.hdf5_drivers.tasks import VARIABLES
 
 
 def record_library(stored: StoredFile, layout: str) -> FileLayout:
@@ -32,14 +31,6 @@ def enlarge(recorded: FileLayout, n: int) -> FileLayout:
     """Lengthen a file to `n` times: its chunks, with what lies between them, come again and again.
 
     What the library reads before the first chunk of a variable it reads once.
-
-    Examples
-    --------
-    >>> from advisors.hdf5.inspection import Read
-    >>> reads = (Read(0, 8), Read(100, 50, is_metadata=False))
-    >>> longer = enlarge(FileLayout((), (reads,), 200), 3)
-    >>> [one.offset for one in longer.chunks[0]], len(longer.read[0]), longer.file_nbytes
-    ([100, 300, 500], 4, 600)
     """
     shifts = [copy * recorded.file_nbytes for copy in range(n)]
     lengthened = []

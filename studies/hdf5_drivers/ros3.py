@@ -42,7 +42,8 @@ class Ros3:
     """A file at a time, opened by ROS3 in a process whose values lie in memory that is shared with it."""
 
     def __init__(self, python: str) -> None:
-        made = os.memfd_create("ros3") if sys.platform == "linux" else tempfile.mkstemp()[0]
+        with tempfile.TemporaryFile() as file:  # elsewhere than on Linux; it has no name
+            made = os.memfd_create("ros3") if sys.platform == "linux" else os.dup(file.fileno())
         os.truncate(made, _MOST_NBYTES)
         self._memory = mmap.mmap(made, _MOST_NBYTES)
         argv = [python, os.fspath(Path(__file__).with_name("ros3_process.py")), str(made)]

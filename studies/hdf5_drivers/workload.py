@@ -12,10 +12,9 @@ from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.provenance import Scalar
 from helpers.models.transfer import Request, count_waits
 from helpers.objectstore.testbed import Testbed
-from studies.hdf5_drivers.drivers import DRIVERS, Driver
+from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES, Driver, Tree, Values, prove, read_all
 from studies.hdf5_drivers.files import TASKS, StoredFile
 from studies.hdf5_drivers.ros3 import find_python, start_ros3
-from studies.hdf5_drivers.tasks import VARIABLES, Tree, Values, prove, read_all
 
 CONTROL = "control"
 
@@ -117,14 +116,10 @@ def make_contenders(
     for task, names in reads.items():
         for driver, _, layout in (name.partition(" on ") for name in names):
             steps = FileRead(stored, testbed, DRIVERS[driver], layout, task)
-            how = partial(_read_names, read, TASKS[task])
+            how = partial(lambda names, tree: read(tree, names), TASKS[task])
             made.append(Contender(driver, steps, point={"layout": layout, "task": task}, read=how))
     judged = [each for each in made if each.point["task"] == VARIABLES][-1]
     return [*made, replace(judged, name=CONTROL, control_of=judged.name)]
-
-
-def _read_names(read: Read, names: Sequence[str], tree: Tree) -> Values:
-    return read(tree, names)
 
 
 def trace_reads(contenders: Sequence[Contender]) -> dict[str, list[Request]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from helpers import parameters
-from helpers.parameters import RECORD, Dilation, OneOf, Profile, RecordName, Seed
+from helpers.parameters import RECORD, SLOWED, Dilation, OneOf, Profile, RecordName, Seed
 from studies.request_ledger.client_process import GAPS
 from studies.request_ledger.parameters import Shape
 from studies.request_ledger.workload import LAYOUTS, SELECTING
@@ -29,8 +29,6 @@ class Parameters(parameters.Parameters):
     )
     array_shape: Shape = Field([64, 256, 256], description="elements: time, y, x")
     chunk_shape: Shape = Field([8, 128, 128], description="elements of a stored chunk")
-    dilation: Dilation = Field(
-        1.0, description="factor by which the network and its time are slowed down"
-    )
+    dilation: Dilation = Field(1.0, description=SLOWED)
     seed: Seed = Field(2020, description="of values, order and network delays")
     record: RecordName = Field("other-networks.csv", description=RECORD)

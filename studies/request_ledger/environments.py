@@ -65,13 +65,7 @@ def _describe(name: str, **given: Any) -> Environment:
 
 
 def make_environment(environment: Environment) -> Path:
-    """Make an environment unless it is there, and return its interpreter.
-
-    Raises
-    ------
-    UserError
-        If there is no such Python, or uv cannot install the packages; the line says which.
-    """
+    """Make an environment unless it is there, or say in a line what cannot be installed; return its interpreter."""
     if environment.name == HERE:
         return Path(sys.executable)
     folder = environment.folder

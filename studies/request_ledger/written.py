@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 import obstore
 import xarray as xr
 
+from helpers.models.access import chunks_touched
 from helpers.objectstore.locations import Location
 from studies.request_ledger.client_process import ARRAY, selections
 
@@ -39,9 +39,8 @@ class Stored:
 
     def n_chunks(self, operation: str) -> int:
         """Count the chunks that an operation touches."""
-        sizes = zip(self.selection(operation), self.shape, self.chunk_shape, strict=True)
-        bounds = [(*one.indices(n)[:2], chunk) for one, n, chunk in sizes]
-        return prod(ceil(high / chunk) - low // chunk for low, high, chunk in bounds)
+        parts = zip(self.selection(operation), self.shape, strict=True)
+        return chunks_touched([slice(*one.indices(n)) for one, n in parts], self.chunk_shape)
 
 
 def make_values(shape: tuple[int, ...], seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:

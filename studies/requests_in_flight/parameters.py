@@ -9,10 +9,11 @@ from pydantic import Field, model_validator
 
 from helpers import parameters
 from helpers.arrays.stores import check_chunk_shape
-from helpers.arrays.writers import CODECS
+from helpers.arrays.writers import Codec
 from helpers.errors import UserError
 from helpers.parameters import (
     RECORD,
+    SLOWED,
     ArrayShape,
     Count,
     Dilation,
@@ -33,9 +34,7 @@ class Parameters(parameters.Parameters):
 
     array_shape: ArrayShape = Field([2, 16, 60, 80], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 1, 60, 80], description="elements of a stored chunk")
-    codec: Annotated[str, OneOf(CODECS)] = Field(
-        "blosc-zstd", description="compression of the chunks"
-    )
+    codec: Codec = Field("blosc-zstd", description="compression of the chunks")
     n_threads: Annotated[list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1)] = Field(
         [1, 2], description="threads of Dask, each of which reads one step of time"
     )
@@ -60,9 +59,7 @@ class Parameters(parameters.Parameters):
     link_gbit: Annotated[float, Field(ge=0)] = Field(
         0.0, description="link of this machine (Gbit/s); 0: as the profile has it"
     )
-    dilation: Dilation = Field(
-        1.0, description="factor by which the network and its time are slowed down"
-    )
+    dilation: Dilation = Field(1.0, description=SLOWED)
     seed: Seed = Field(2020, description="of values, order and network delays")
     record: RecordName = Field("requests-in-flight.csv", description=RECORD)
 

@@ -21,15 +21,19 @@ SLOW, QUICK = Client(1.0, cpu_s_per_chunk=0.1), Client(1.0, cpu_s_per_chunk=0.01
 CLIENTS = {"slow": SLOW, "quick": QUICK}
 
 
-def test_the_smallest_dilation_at_which_processors_have_little() -> None:
+def test_the_smallest_dilation_at_which_processors_have_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of a tenth of a second in a fifth processors have half; of k times less they have 1 / (k + 1)."""
     for k in (1, 4):
         found = find_share(CLIENTS, STEADY, {1: 10}, dilation=k)
         assert found == (pytest.approx(1 / (k + 1)), "slow")
     for share, k in ((0.6, 1), (0.3, 3), (0.051, 19), (0.049, 20)):
-        assert choose_dilation(CLIENTS, STEADY, {1: 10}, most_share=share) == k
+        monkeypatch.setattr(prediction, "MOST_SHARE", share)
+        assert choose_dilation(CLIENTS, STEADY, {1: 10}) == k
+    monkeypatch.setattr(prediction, "MOST_SHARE", 1e-6)
     with pytest.raises(UserError, match="^dilation: auto; .* even at 8192; allowed: a network"):
-        choose_dilation(CLIENTS, STEADY, {1: 1}, most_share=1e-6)
+        choose_dilation(CLIENTS, STEADY, {1: 1})
 
 
 def test_what_all_share_ends_growth() -> None:

@@ -20,6 +20,7 @@ from studies.formats import formats, workload
 from studies.formats.clients import CLIENTS, list_formats
 from studies.formats.formats import FORMATS, Kept, make_formats
 from studies.formats.source import ACCESSES, choose
+from studies.formats.tiles import encode_raster
 from studies.formats.workload import FormatRead
 from tests.stores import make_location, make_sample, make_stored
 
@@ -167,3 +168,16 @@ def test_references_follow_their_file(kept: Kept) -> None:
     finally:
         obstore.put(client, "array.nc", content)
     assert formats.identify_netcdf(kept.stored, "") == []
+
+
+@pytest.mark.parametrize(("is_compressed", "codec"), [(True, "ZSTD"), (False, None)])
+def test_a_raster_is_compressed_as_asked(is_compressed: bool, codec: str | None) -> None:
+    """Read back from the file: its tiles, its codec and its values."""
+    memory = pytest.importorskip("rasterio.io")
+    values = np.linspace(0, 30, 3 * 50 * 70, dtype=np.float32).reshape(3, 50, 70)
+    content = encode_raster(values, width=32, is_compressed=is_compressed)
+    assert (len(content) < values.nbytes) == is_compressed
+    with memory.MemoryFile(content) as file, file.open() as raster:
+        assert raster.tags(ns="IMAGE_STRUCTURE").get("COMPRESSION") == codec
+        assert raster.block_shapes == [(32, 32)] * 3
+        np.testing.assert_array_equal(raster.read(), values)

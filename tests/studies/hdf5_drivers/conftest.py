@@ -11,8 +11,7 @@ from helpers.netem.proxy import open_proxy
 from helpers.objectstore.testbed import Server, Testbed
 from studies.hdf5_drivers import files
 from studies.hdf5_drivers.drivers import DRIVERS
-from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
-from studies.hdf5_drivers.files import Granule
+from studies.hdf5_drivers.files import FILE_LAYOUTS, Granule
 from studies.hdf5_drivers.workload import FileRead
 from tests.stores import make_location
 

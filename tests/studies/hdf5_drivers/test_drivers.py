@@ -14,10 +14,17 @@ from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError
 from helpers.models.transfer import Request
 from helpers.netem.profiles import Faults, Profile, get_profile
-from studies.hdf5_drivers.drivers import DRIVERS, fetch_whole, find_absent
-from studies.hdf5_drivers.file_layouts import FILE_LAYOUTS
-from studies.hdf5_drivers.files import THREE_VARIABLES
-from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES, Tree, prove, read_all
+from studies.hdf5_drivers.drivers import (
+    DRIVERS,
+    ONE_VARIABLE,
+    VARIABLES,
+    Tree,
+    fetch_whole,
+    find_absent,
+    prove,
+    read_all,
+)
+from studies.hdf5_drivers.files import FILE_LAYOUTS, THREE_VARIABLES
 from studies.hdf5_drivers.workload import (
     FileRead,
     make_contenders,

@@ -11,8 +11,7 @@ import pytest
 from advisors.hdf5.prediction import predict
 from helpers.netem.profiles import get_profile, network_of
 from studies.hdf5_drivers import findings, prediction
-from studies.hdf5_drivers.drivers import DRIVERS
-from studies.hdf5_drivers.tasks import ONE_VARIABLE, VARIABLES
+from studies.hdf5_drivers.drivers import DRIVERS, ONE_VARIABLE, VARIABLES
 from studies.hdf5_drivers.workload import FileRead, trace_once
 
 

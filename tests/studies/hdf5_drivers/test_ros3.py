@@ -43,6 +43,17 @@ def test_a_python_without_ros3_is_refused(python: str) -> None:
         ros3.Ros3(python)
 
 
+def test_memory_that_is_shared_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system has no memory without a name, it is a file, which goes with the process."""
+    monkeypatch.setattr(ros3.sys, "platform", "darwin")
+    monkeypatch.setattr(ros3.tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(UserError, match="allowed: a Python whose"):
+        ros3.Ros3("/no/such/python")
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.skipif(shutil.which("sh") is None, reason="no shell")
 @pytest.mark.parametrize("absent", ["cargo", "make", "network"])
 def test_a_build_that_fails_says_why_and_leaves_nothing(absent: str, tmp_path: Path) -> None:
