@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from zarr.storage import ObjectStore
 from advisors.trace import findings, launch
 from helpers.errors import UserError
 from helpers.netem.profiles import get_profile
-from helpers.objectstore.locations import Location
+from helpers.objectstore.locations import Location, credentials
 from helpers.objectstore.testbed import open_testbed
 from helpers.parameters import write_table
 from helpers.paths import ROOT
@@ -27,7 +27,6 @@ from studies.request_ledger.environments import Environment, make_environment
 
 LISTED = Path(__file__).with_name("threads.yaml")
 RECORD = ROOT / "results" / "traced" / "threads.csv"
-PROFILE = "in-region"
 _N_RUNS = 3
 _SHAPE, _CHUNK = (64, 400, 400), (4, 200, 200)
 
@@ -56,37 +55,26 @@ def write_stores(place: Location, seed: int = 0) -> None:
     place.fsspec().pipe_file(f"{place.path}/file.nc", bytes(file))
 
 
-def trace_thread(
-    thread: Mapping[str, Any], place: Location, until: str, python: str
-) -> list[dict[str, Any]]:
+def trace_thread(thread: Mapping[str, Any], listed: Mapping[str, Any], place: Location) -> list[dict[str, Any]]:  # fmt: skip
     """Trace a program as it was, and with what helped; what is said of each, in a line.
 
-    The first run fills the caches of Python; of the others the one counts that waits for the network as long
-    as the median. What the program and this machine compute is left out: `predicted_s` is what is left of the
-    waiting without the first cause, and says nothing where that is computing.
+    The first run fills the caches of Python, and of the others that of median waiting for the network counts.
+    `predicted_s` is what is left of the waiting without the first cause; nothing where that is computing.
     """
     lines, then = [], thread["then"]
+    where = {"AWS_ENDPOINT_URL": str(place.endpoint_url), "AWS_REGION": str(place.region)}
     for state, asked in (("as it was", thread), (then["change"], {**thread, **then})):
-        made = Environment(thread["thread"], (), tuple(asked["packages"]), until, python)
+        made = Environment(thread["thread"], (), (*asked["packages"],), listed["until"], listed["python"])  # fmt: skip
         command = [os.fspath(make_environment(made)), "-c", asked["script"], place.url]
-        variables = {
-            "AWS_ENDPOINT_URL": place.endpoint_url, "AWS_ACCESS_KEY_ID": place.access_key,
-            "AWS_SECRET_ACCESS_KEY": place.secret_key, "AWS_REGION": place.region,
-            "AWS_ALLOW_HTTP": "true",
-        }  # fmt: skip
-        given = {name: value for name, value in variables.items() if value}
-        given |= asked.get("variables", {})
+        given = where | {"AWS_ALLOW_HTTP": "true"} | asked.get("variables", {})
         runs = [launch.run(command, environment=given, is_silent=True) for _ in range(1 + _N_RUNS)]
         if any(run.exit_code for run in runs):
-            raise UserError(f"{thread['thread']}, {state}: exit codes {[run.exit_code for run in runs]}")  # fmt: skip
-        reports = sorted(map(findings.report, runs[1:]), key=_waiting_s)
-        told = reports[_N_RUNS // 2]
+            raise UserError(f"{thread['thread']}, {state}: the program failed")
+        told = sorted(map(findings.report, runs[1:]), key=_waiting_s)[_N_RUNS // 2]
         first = told.findings[0] if told.findings else None
         lines.append(
             {
-                "thread": thread["thread"],
-                "url": thread["url"],
-                "slow": thread["slow"],
+                **{name: thread[name] for name in ("thread", "url", "slow")},
                 "state": state,
                 "packages": " ".join(asked["packages"]),
                 "n_requests": told.n_requests,
@@ -106,16 +94,14 @@ def _waiting_s(told: findings.Report) -> float:
     return sum(told.time_s[part] for part in ("connections", "first bytes", "bodies"))
 
 
-def trace_all(names: Sequence[str] = ()) -> pd.DataFrame:
-    """Trace all threads, or those that are named, over one emulated network."""
+def trace_all() -> pd.DataFrame:
+    """Trace all threads over one emulated network."""
     listed = yaml.load(LISTED.read_text(), yaml.BaseLoader)  # noqa: S506  # it makes text alone
-    lines = []
-    with open_testbed("embedded", get_profile(PROFILE), needed_nbytes=500_000_000) as testbed:
+    with open_testbed("embedded", get_profile("in-region"), needed_nbytes=500_000_000) as testbed:
         write_stores(testbed.near / "threads")
-        for thread in listed["threads"]:
-            if not names or thread["thread"] in names:
-                lines += trace_thread(thread, testbed.far / "threads", listed["until"], listed["python"])  # fmt: skip
-    return pd.DataFrame(lines)
+        far = testbed.far / "threads"
+        with credentials(far):
+            return pd.DataFrame([line for thread in listed["threads"] for line in trace_thread(thread, listed, far)])  # fmt: skip
 
 
 def write_threads() -> str:
@@ -132,5 +118,4 @@ def write_threads() -> str:
 
 
 if __name__ == "__main__":
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
     trace_all().to_csv(RECORD, index=False, float_format="%.4g")
