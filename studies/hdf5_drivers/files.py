@@ -30,7 +30,7 @@ from virtualizarr.parsers import HDFParser
 from advisors.hdf5.files import list_datasets
 from advisors.hdf5.prediction import MIB
 from helpers.arrays import stores
-from helpers.arrays.writers import expected_warning, make_registry
+from helpers.arrays.readers import expected_warning, make_registry
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.drivers import (
