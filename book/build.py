@@ -42,7 +42,7 @@ from book.pages import (
     tabulate_records,
     walk_toc,
 )
-from book.published import VERDICTS
+from book.published import RATIOS, VERDICTS
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError, copy_redacted, redact_tree
 from helpers.findings import read_findings
@@ -157,7 +157,7 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
         "submitted.md": lambda: _render(submitted.tabulate()),
-        "verdicts.csv": lambda: VERDICTS.read_text(encoding="utf-8"),
+        **{path.name: partial(path.read_text, "utf-8") for path in (VERDICTS, RATIOS)},
         **draw_pictures(lambda case: read_findings(executed.get(case, Path("none")))),
     }
     for name, study in find_studies().items():
