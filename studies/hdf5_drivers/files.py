@@ -67,13 +67,7 @@ class Granule:
     seed: int = 0  # of the values
 
     def photons_of(self, beam: str) -> int:
-        """Count the photons of a beam.
-
-        Examples
-        --------
-        >>> Granule(150_000).photons_of("gt1l")
-        40000
-        """
+        """Count the photons of a beam."""
         return self.n_photons * _WEIGHTS[BEAMS.index(beam)] // sum(_WEIGHTS)
 
 
