@@ -28,18 +28,12 @@ _CHANGES = {
     "chunk-grid": "chunk\ngrid",
     "append-newest": "day\nadded",
 }
-_ONE = Finding(1.0)
 _SIZE = (4, 1.7)  # inches, one for all, so that they stand in line next to each other
 
 
 def _find(read: Read, case: str, key: str) -> Finding:
     """Find a number, or none where these results have none."""
     return read(case).get(key, Finding())
-
-
-def _over(found: Finding) -> Finding:
-    """Turn a ratio round."""
-    return Finding(1 / found.value, 1 / found.high, 1 / found.low)
 
 
 def _draw_bars(unit: str, bars: Mapping[str, Finding]) -> Figure:
@@ -63,16 +57,15 @@ def _draw_bars(unit: str, bars: Mapping[str, Finding]) -> Figure:
 
 
 def _draw_hdf5(read: Read) -> Figure:
-    ways = {"s3fs.open, the default": "default", "whole, in ranges": "whole"}
-    return _draw_bars(
-        "seconds",
-        {told: _find(read, "hdf5-drivers/granule", f"{way}-s") for told, way in ways.items()},
+    default, whole = (
+        _find(read, "hdf5-drivers/granule", f"{way}-s") for way in ("default", "whole")
     )
+    return _draw_bars("seconds", {"s3fs.open, the default": default, "whole, in ranges": whole})
 
 
 def _draw_zarr(read: Read) -> Figure:
     twice = _find(read, "formats/in-region", "today-over-one-get")
-    return _draw_bars("times as long", {"s3fs of today": twice, "asked once": _ONE})
+    return _draw_bars("times as long", {"s3fs of today": twice, "asked once": Finding(1.0)})
 
 
 def _draw_chunks(read: Read) -> Figure:
@@ -80,7 +73,8 @@ def _draw_chunks(read: Read) -> Figure:
         _find(read, "chunk-shape/in-region", f"{what}-equal-mix")
         for what in ("default", "two-copies")
     )
-    bars = {"Dask's default": default, "a few MB": _ONE, "two copies": _over(copies)}
+    turned = Finding(1 / copies.value, 1 / copies.high, 1 / copies.low)
+    bars = {"Dask's default": default, "a few MB": Finding(1.0), "two copies": turned}
     return _draw_bars("times as long", bars)
 
 

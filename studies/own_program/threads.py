@@ -50,7 +50,7 @@ def write_stores(place: Location, seed: int = 0) -> None:
         made.create_dataset("values", data=values, chunks=_CHUNK, compression=1, shuffle=True)
 
 
-def trace_thread(thread: Mapping[str, Any], place: Location, **made: str) -> list[dict[str, Any]]:
+def trace_thread(thread: Mapping[str, Any], place: Location, **made: Any) -> list[dict[str, Any]]:
     """Trace a program as it was, and with what helped; what is said of each, in a line."""
     lines, then = [], thread["then"]
     for state, asked in (("as it was", thread), (then["change"], {**thread, **then})):
