@@ -230,7 +230,7 @@ function start() {
     draw(form, data);
   };
   form.onchange = (event) => draw(form, data, event);
-  window.addEventListener("hashchange", read);  // a link to an example, on the page itself
+  window.addEventListener("hashchange", () => { read(); form.scrollIntoView(); });  // a link to an example, further down
   read();
 }
 if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded", start);
