@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +42,7 @@ from book.pages import (
     tabulate_records,
     walk_toc,
 )
-from book.published import VERDICTS
+from book.published import RATIOS, VERDICTS
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError, copy_redacted, redact_tree
 from helpers.findings import read_findings
@@ -153,11 +153,11 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
     """Write what text pages include of `_generated/`, from what the code itself uses."""
     executed = {page.name.removeprefix(NOTEBOOKS): page.executed for page in pages}
     makers: dict[str, Callable[[], str]] = {
-        "schema.md": _render_schema,
+        "schema.md": lambda: write_table(["column", "type", "unit", "meaning"], schema()),
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
         "submitted.md": lambda: _render(submitted.tabulate()),
-        "verdicts.csv": lambda: VERDICTS.read_text(encoding="utf-8"),
+        **{path.name: partial(path.read_text, "utf-8") for path in (VERDICTS, RATIOS)},
         **draw_pictures(lambda case: read_findings(executed.get(case, Path("none")))),
     }
     for name, study in find_studies().items():
@@ -176,13 +176,6 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
 
 def _render(table: pd.DataFrame) -> str:
     return write_table([*map(str, table)], table.to_numpy().tolist())
-
-
-def _render_schema() -> str:
-    """Write the columns of a record as a table for the page on method."""
-    table = schema()[["type", "unit", "description"]].rename(columns={"description": "meaning"})
-    table.insert(0, "column", [f"`{name}`" for name in table.index])
-    return _render(table)
 
 
 def _render_parameters(model: type[Parameters]) -> str:
@@ -210,21 +203,17 @@ def build(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> Pat
     Another that is being built here is waited for: both would empty the same folders.
     """
     (root / "_build").mkdir(exist_ok=True)
-    with FileLock(root / "_build" / ".lock"):  # which ends with its process
-        return _build(site, root, say)
-
-
-def _build(site: str, root: Path, say: Say) -> Path:
-    pages = stage(site, root=root, say=say)
-    n_own = sum(page.site != "reference" for page in pages)
-    say(f"{len(pages)} cases: {n_own} of site {site}, {len(pages) - n_own} of the reference")
-    say("writing the pages, which takes a minute or two; every warning ends it")
-    for name in ("html", ".doctrees", "jupyter_execute"):
-        shutil.rmtree(root / "_build" / name, ignore_errors=True)
     program = str(Path(sys.executable).with_name("jupyter-book"))
     command = [program, "build", "_build/stage", "--path-output", "."]
     command += ["--all", "--quiet", "--warningiserror", "--nitpick", "--keep-going"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    with FileLock(root / "_build" / ".lock"):  # which ends with its process
+        pages = stage(site, root=root, say=say)
+        n_own = sum(page.site != "reference" for page in pages)
+        say(f"{len(pages)} cases: {n_own} of site {site}, {len(pages) - n_own} of the reference")
+        say("writing the pages, which takes a minute or two; every warning ends it")
+        for name in ("html", ".doctrees", "jupyter_execute"):
+            shutil.rmtree(root / "_build" / name, ignore_errors=True)
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     log = root / "_build" / "book.log"
     log.write_text(done.stdout + done.stderr, encoding="utf-8")
     if done.returncode:
@@ -259,7 +248,13 @@ def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list
                 target.parent.mkdir(parents=True, exist_ok=True)
                 copied.append(copy_redacted(source, target))
         seal(*(case.result(suffix, "reference") for suffix in (".ipynb", ".csv")))
-    return [*copied, *_publish_cover(root, {case.title for case in cases})]
+    for study in find_studies().values():  # of one the README shows a figure
+        cover = study.cover and Case("reference", study.name, study.cover[0], root)
+        if study.cover and cover and cover.title in {case.title for case in cases}:
+            copied.append(root / "results" / "reference" / "headline.svg")
+            if figure := _read_figure(cover.result(".ipynb"), study.cover[1]):
+                copied[-1].write_text(figure, encoding="utf-8")
+    return copied
 
 
 def _refuse(case: Case) -> None:
@@ -277,14 +272,3 @@ def _refuse(case: Case) -> None:
         raise UserError(
             f"{case.title}: measured with sources that are in no commit; allowed: a record of a clean checkout"
         )
-
-
-def _publish_cover(root: Path, titles: Collection[str]) -> Iterator[Path]:
-    """Take the figure that the README shows out of the notebook of its study, if it is new."""
-    for study in find_studies().values():
-        if study.cover is not None and f"{study.name}/{study.cover[0]}" in titles:
-            executed = Case("reference", study.name, study.cover[0], root).result(".ipynb")
-            target = root / "results" / "reference" / "headline.svg"
-            if figure := _read_figure(executed, study.cover[1]):
-                target.write_text(figure, encoding="utf-8")
-            yield target

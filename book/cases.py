@@ -226,24 +226,21 @@ def lock_case(case: Case) -> Iterator[None]:
         ) from error
 
 
-def _make_schema(model: type[Parameters], study: str) -> dict[str, Any]:
-    """Make the JSON Schema of a case file: every parameter may be left out, no other may stand."""
-    schema = model.model_json_schema()
-    schema.pop("description", None)
-    for one in schema["properties"].values():
-        one.pop("title", None)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
-        "title": f"a case of {study}",
-    }
-
-
 def write_derived(root: Path = ROOT) -> list[Path]:
     """Write the schemas of case files, from the models of the studies; return those that changed."""
     changed = []
     for name in list_studies():
-        text = json.dumps(_make_schema(find_parameters(name), name), indent=2) + "\n"
+        # every parameter may be left out, no other may stand
+        schema = find_parameters(name).model_json_schema()
+        schema.pop("description", None)
+        for one in schema["properties"].values():
+            one.pop("title", None)
+        schema = {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            **schema,
+            "title": f"a case of {name}",
+        }
+        text = json.dumps(schema, indent=2) + "\n"
         path = root / "parameters" / f"{name}.schema.json"
         changed += [path] * write_changed(path, text)
     return changed

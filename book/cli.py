@@ -154,9 +154,7 @@ def derive() -> None:
     from book import published
     from book.cases import write_derived
 
-    changed = [published.RATIOS] * published.write_ratios()
-    changed += [published.VERDICTS] * published.write_verdicts()
-    for path in write_derived() + changed:
+    for path in write_derived() + published.write_tables():
         say(_short(path))
 
 

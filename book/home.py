@@ -18,17 +18,17 @@ Read = Callable[[str], Mapping[str, Finding]]
 _SHOWN = {"new": palette.GREEN, "old picture": palette.RUST, "wrong picture": palette.RED, "error": palette.CHARCOAL}  # fmt: skip
 _CACHES = {
     "as-shipped": "as shipped",
-    "lru-chunks": "chunks",
+    "lru-chunks": "chunks kept",
     "lru-etag": "datasets by version",
     "lru-etag-chunks": "chunks by version",
 }
 _CHANGES = {
     "values": "values",
     "shape": "shape",
-    "chunk-grid": "chunks",
+    "chunk-grid": "chunk\ngrid",
     "append-newest": "day\nadded",
 }
-_ONE = Finding(1.0)
+_SIZE = (4, 1.7)  # inches, one for all, so that they stand in line next to each other
 
 
 def _find(read: Read, case: str, key: str) -> Finding:
@@ -36,21 +36,19 @@ def _find(read: Read, case: str, key: str) -> Finding:
     return read(case).get(key, Finding())
 
 
-def _over(found: Finding) -> Finding:
-    """Turn a ratio round."""
-    return Finding(1 / found.value, 1 / found.high, 1 / found.low)
-
-
 def _draw_bars(unit: str, bars: Mapping[str, Finding]) -> Figure:
     """Draw a bar for each, with its interval where it has one and its number at its end."""
-    fig = Figure(figsize=(4, 0.55 + 0.32 * len(bars)), layout="constrained")
+    fig = Figure(figsize=_SIZE, layout="constrained")
     ax = fig.subplots()
     for name, one in bars.items():
         first = not ax.patches
         ax.barh(name, one.value, 0.6, color=palette.RUST if first else palette.BLUE)
         if one.low == one.low:
             ax.hlines(name, one.low, one.high, color=palette.CHARCOAL)
-        ax.annotate(f" {one.value:.2g}", (max(one.value, one.high if one.high == one.high else 0), name), va="center")  # fmt: skip
+        end = max(one.value, one.high if one.high == one.high else 0)
+        ax.annotate(
+            f"{one.value:.2g}", (end, name), (4, 0), textcoords="offset points", va="center"
+        )
     ax.invert_yaxis()
     ax.margins(x=0.12)
     ax.set(xlabel=unit)
@@ -59,16 +57,15 @@ def _draw_bars(unit: str, bars: Mapping[str, Finding]) -> Figure:
 
 
 def _draw_hdf5(read: Read) -> Figure:
-    ways = {"s3fs.open, the default": "default", "whole, in ranges": "whole"}
-    return _draw_bars(
-        "seconds",
-        {told: _find(read, "hdf5-drivers/granule", f"{way}-s") for told, way in ways.items()},
+    default, whole = (
+        _find(read, "hdf5-drivers/granule", f"{way}-s") for way in ("default", "whole")
     )
+    return _draw_bars("seconds", {"s3fs.open, the default": default, "whole, in ranges": whole})
 
 
 def _draw_zarr(read: Read) -> Figure:
     twice = _find(read, "formats/in-region", "today-over-one-get")
-    return _draw_bars("times as long", {"s3fs of today": twice, "asked once": _ONE})
+    return _draw_bars("times as long", {"s3fs of today": twice, "asked once": Finding(1.0)})
 
 
 def _draw_chunks(read: Read) -> Figure:
@@ -76,13 +73,14 @@ def _draw_chunks(read: Read) -> Figure:
         _find(read, "chunk-shape/in-region", f"{what}-equal-mix")
         for what in ("default", "two-copies")
     )
-    bars = {"Dask's default": default, "a few MB": _ONE, "two copies": _over(copies)}
+    turned = Finding(1 / copies.value, 1 / copies.high, 1 / copies.low)
+    bars = {"Dask's default": default, "a few MB": Finding(1.0), "two copies": turned}
     return _draw_bars("times as long", bars)
 
 
 def _draw_tiles(read: Read) -> Figure:
     """Draw what each cache shows after each change, as the page on caches tabulates it."""
-    fig = Figure(figsize=(4, 1.9), layout="constrained")
+    fig = Figure(figsize=_SIZE, layout="constrained")
     ax = fig.subplots()
     for y, cache in enumerate(_CACHES):
         for x, change in enumerate(_CHANGES):
@@ -106,7 +104,7 @@ def draw_pictures(read: Read) -> Mapping[str, Callable[[], str]]:
     """Map the name of each picture that the first page includes to what draws it as SVG."""
 
     def render(draw: Callable[[Read], Figure]) -> str:
-        with plt.style.context(palette.STYLE):
+        with plt.style.context([*palette.STYLE, {"savefig.bbox": "standard"}]):
             text = io.StringIO()
             draw(read).savefig(text, format="svg", metadata={"Date": None})
         return text.getvalue()

@@ -292,16 +292,18 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
         asked = json.loads(rows["parameters"].iloc[-1]).get("profile", "")
         named = {json.loads(point).get("profile", asked) for point in rows["point"].unique()}
         networks = sorted(Path(str(name).partition("@")[0]).stem for name in named)
+        kept, n_cores = measured(rows), json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
+        share = (busy_share(kept) / n_cores).groupby([kept["contender"], kept["point"]]).median()
         ran_s = read_metadata(page.executed).get("papermill", {}).get("duration") or math.nan
         lines.append(
             {
                 "case": f"[{title}](/{page.name})" if page.is_shown else title,
                 "network": escape(", ".join(networks)),
-                "noise (%)": _write(100 * noise, "unknown"),
-                "processors (%)": _write(100 * find_busiest(rows), "unknown"),
-                "waves": _write(float(measured(rows)["waves"].min()), "unknown"),
+                "noise (%)": _write(100 * noise),
+                "processors (%)": _write(100 * float(share.max())),  # of the busiest contender
+                "waves": _write(float(kept["waves"].min())),
                 "measured": escape(str(rows["started_utc"].max())[:10]).replace("-", "\u2011"),
-                "minutes": _write(ran_s / 60, "unknown"),
+                "minutes": _write(ran_s / 60),
                 "commit": escape(str(rows["commit"].iloc[-1])[:7]),
                 "rows": f"{{download}}`{len(rows)} </_generated/records/{page.notebook}-{page.case}.csv>`",
             }
@@ -309,16 +311,8 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
     return pd.DataFrame(lines).sort_values("case", key=lambda names: names.str.strip("["))
 
 
-def _write(value: float, otherwise: str) -> str:
-    return f"{value:.2g}" if math.isfinite(value) else otherwise
-
-
-def find_busiest(rows: pd.DataFrame) -> float:
-    """Compute what share of all processors' time the busiest contender had in use, NaN if nobody counted."""
-    kept = measured(rows)
-    n_cores = json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
-    share = busy_share(kept) / n_cores
-    return float(share.groupby([kept["contender"], kept["point"]]).median().max())
+def _write(value: float) -> str:
+    return f"{value:.2g}" if math.isfinite(value) else "unknown"
 
 
 def tabulate_profiles() -> pd.DataFrame:

@@ -6,7 +6,7 @@ import html
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -14,14 +14,13 @@ import numpy as np
 import pandas as pd
 import yaml
 from matplotlib.axes import Axes
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from advisors.costs.page_tables import compare_published
 from book.cases import find_case, write_changed
 from book.pages import NOTEBOOKS, list_cases
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, unpaired_ratio
-from helpers.errors import UserError, cut, explain
+from helpers.errors import UserError, cut
 from helpers.findings import Finding, as_finding, read_findings
 from helpers.models.access import balanced_chunk_shape
 from helpers.paths import ROOT, check_file
@@ -174,11 +173,6 @@ def tabulate_verdicts() -> pd.DataFrame:
     return pd.DataFrame(lines, columns=names)
 
 
-def write_verdicts(path: Path = VERDICTS) -> bool:
-    """Write the verdicts; tell whether they changed."""
-    return write_changed(path, tabulate_verdicts().to_csv(index=False, float_format="%.4g"))
-
-
 def exact(value: float) -> Finding:
     """Take what was counted or computed, and not measured: its interval is itself."""
     return Finding(float(value), float(value), float(value))
@@ -244,10 +238,9 @@ CLEAR = 1.3
 """Published ratio from which on, either way, the order of the two has to be ours too."""
 
 
-class Series(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
     """Ratios of one table and one case: the time of each of `others` over that of `base`, at each of `at`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: str  # key of the bibliography
     table: str
@@ -259,7 +252,7 @@ class Series(BaseModel):
     value: str = "read_s"  # of which columns, as `DataFrame.eval` takes it, with {at}
     base: dict[str, str]  # one name of theirs: ours
     others: dict[str, str]
-    at: dict[str, str] = {"": ""}
+    at: Mapping[str, str] = field(default_factory=lambda: {"": ""})
     why: str = ""  # in which respect the two are not alike
 
     def compare(self) -> Iterator[tuple[object, ...]]:
@@ -282,51 +275,30 @@ class Series(BaseModel):
 RATIO_COLUMNS = ["source", "what", "over", "at", "published", "ours", "low", "high", "case", "why"]
 
 
-def read_series(path: Path = FOLDER / "ratios.yaml") -> list[Series]:
-    """Read which ratios are compared."""
-    try:
-        return [Series.model_validate(one) for one in yaml.safe_load(path.read_text("utf-8"))]
-    except ValidationError as error:
-        raise UserError(f"{path.name}: {explain(error)}") from error
-
-
 def compare_ratios(series: list[Series]) -> pd.DataFrame:
-    """Compare published ratios of times with ours.
-
-    Returns
-    -------
-    DataFrame
-        `RATIO_COLUMNS`, and `quotient`, ours over published, and `is_charged`, whether the processors of
-        the case were as slow as its network. Interval: 95 %, of the blocks of the case.
-    """
+    """Compare published ratios of times with ours; charged are processors as slow as the network."""
     table = pd.DataFrame([line for one in series for line in one.compare()], columns=RATIO_COLUMNS)
-    charged = {case: _is_charged(str(case)) for case in table["case"].unique()}
+    charged = dict[str, bool]()
+    for case in table["case"].unique():
+        rows = read_records([REFERENCE / f"{case}.csv"])
+        charged[case] = bool(json.loads(rows["parameters"].iloc[-1]).get("processors"))
     quotient = table["ours"] / table["published"]
     return table.assign(quotient=quotient, is_charged=table["case"].map(charged))
 
 
-def write_ratios(path: Path = RATIOS) -> bool:
-    """Write the comparison; tell whether it changed."""
-    return write_changed(
-        path, compare_ratios(read_series()).to_csv(index=False, float_format="%.4g")
-    )
-
-
-def _is_charged(case: str) -> bool:
-    """Tell whether the machine of a case had a stated number of processors."""
-    rows = read_records([REFERENCE / f"{case}.csv"])
-    return bool(json.loads(rows["parameters"].iloc[-1]).get("processors"))
+def write_tables(folder: Path = FOLDER) -> list[Path]:
+    """Write what records say of published claims and ratios; return the tables that changed."""
+    series = [Series(**one) for one in yaml.safe_load((FOLDER / "ratios.yaml").read_text("utf-8"))]
+    tables = {VERDICTS: tabulate_verdicts(), RATIOS: compare_ratios(series)}
+    texts = {
+        folder / path.name: table.to_csv(index=False, float_format="%.4g")
+        for path, table in tables.items()
+    }
+    return [path for path, text in texts.items() if write_changed(path, text)]
 
 
 def score_ratios(table: pd.DataFrame) -> dict[str, float]:
-    """Score the comparison: how far ratios are off, and how often the order is right.
-
-    Returns
-    -------
-    dict
-        `n` ratios of `n_sources`; `median_factor` between the two, at least 1; `near_percent`
-        within `NEAR`; of the `n_clear` published ratios beyond `CLEAR`, `ordered_percent` in the
-        same order with us.
+    """Score the comparison: the median factor, the share within `NEAR`, and in our order of those beyond `CLEAR`.
 
     Examples
     --------
@@ -341,7 +313,6 @@ def score_ratios(table: pd.DataFrame) -> dict[str, float]:
     ordered = np.sign(ours[clear]) == np.sign(published[clear])
     return {
         "n": len(table),
-        "n_sources": table["source"].nunique(),
         "median_factor": float(np.exp(np.median(off))),
         "near_percent": 100 * float((off <= np.log(NEAR)).mean()),
         "n_clear": int(clear.sum()),
@@ -355,7 +326,7 @@ def tabulate_scores(table: pd.DataFrame) -> pd.DataFrame:
         str(source): score_ratios(part) for source, part in table.groupby("source", sort=False)
     }
     scores = pd.DataFrame.from_dict({**found, "all": score_ratios(table)}, orient="index")
-    return scores.drop(columns="n_sources").rename_axis("source")
+    return scores.rename_axis("source")
 
 
 def draw_ratios(ax: Axes, table: pd.DataFrame) -> None:

@@ -36,6 +36,7 @@ from book.cases import (
 )
 from book.pages import Say
 from helpers.benchmark.record import read_records
+from helpers.benchmark.statistics import measured
 from helpers.errors import UserError, find_secrets, redact, redact_tree, tell_refusal
 from helpers.findings import (
     N_BLOCKS,
@@ -46,7 +47,7 @@ from helpers.findings import (
     format_finding,
     read_findings,
 )
-from helpers.objectstore.processes import remove_left
+from helpers.objectstore.processes import environment, remove_left
 from helpers.paths import RENDERED, ROOT
 
 _LONGEST = 80  # characters of a folder of sockets, whose paths have 107 at most
@@ -68,11 +69,6 @@ class Outcome:
     def noise(self) -> float:
         """A/A ratio less 1 of what its page judges; NaN if unknown."""
         return self.found.get(NOISE, Finding()).value
-
-    @property
-    def is_unstable(self) -> bool:
-        """Whether it is done, but with more noise than the project trusts."""
-        return self.noise > UNSTABLE_ABOVE
 
 
 def run_cases(cases: Sequence[Case], say: Say, **how: Any) -> list[Outcome]:
@@ -228,11 +224,6 @@ def render_case(case: Case) -> Path:
     The rows stay as they are: as many blocks are requested as they have whole. What the page says
     of its run is of the run that measured, which may have had another machine and other versions.
     A notebook that measures something nevertheless leaves the page as it was.
-
-    Returns
-    -------
-    Path
-        The executed notebook, in the reference.
     """
     page, rows = (case.result(suffix, "reference") for suffix in (".ipynb", ".csv"))
     if not (page.exists() and rows.exists()):
@@ -250,11 +241,12 @@ def render_case(case: Case) -> Path:
         for suffix in (".csv", ".runs.json"):
             if case.result(suffix, "reference").exists():
                 shutil.copyfile(case.result(suffix, "reference"), aside.result(suffix))
-        os.environ[RENDERED] = "1"
-        try:
-            problem = execute(aside, values | {"n_blocks": count_blocks(found)})
-        finally:
-            del os.environ[RENDERED]
+        with environment({RENDERED: "1"}):
+            kept = measured(found)  # whole blocks, of whatever was measured least
+            blocks = kept.groupby(["contender", "point"])["block"].nunique()
+            problem = execute(
+                aside, values | {"n_blocks": max(1, int(blocks.min())) if len(blocks) else 1}
+            )
         if problem:
             raise UserError(f"--render: {case.title}: {problem}")
         if aside.result(".csv").read_bytes() != rows.read_bytes():
@@ -274,19 +266,12 @@ def render_case(case: Case) -> Path:
     return page
 
 
-def count_blocks(rows: pd.DataFrame) -> int:
-    """Count the blocks that a record has whole, of whatever it measured least; at least 1."""
-    measured = rows[rows["phase"] == "measured"]
-    blocks = measured.groupby(["contender", "point"])["block"].nunique()
-    return max(1, int(blocks.min())) if len(blocks) else 1
-
-
 def summarise(outcomes: Sequence[Outcome]) -> str:
     """Write the table of cases, and what noise means."""
     lines = [
         {
             "case": one.case.title,
-            "state": one.state + ", unstable" * one.is_unstable,
+            "state": one.state + ", unstable" * (one.noise > UNSTABLE_ABOVE),
             "minutes": f"{one.seconds / 60:.1f}",
             "blocks": f"{one.found[N_BLOCKS].value:.0f}" if N_BLOCKS in one.found else "",
             "noise": "" if math.isnan(one.noise) else f"{100 * one.noise:.2g} %",

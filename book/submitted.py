@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -67,7 +67,9 @@ def check(into: Path) -> None:
             read_records([into / name])
 
 
-def _list(folder: Path) -> Iterator[dict[str, object]]:
+def tabulate(folder: Path = FOLDER) -> pd.DataFrame:
+    """Tabulate the records of others, with machine and store."""
+    columns, lines = ["by", "case", "machine", "store", "measured", "commit"], []
     for into in sorted(path for path in folder.glob("*") if path.is_dir()):
         check(into)
         for path in sorted(into.rglob("*.csv")):
@@ -75,19 +77,12 @@ def _list(folder: Path) -> Iterator[dict[str, object]]:
                 continue
             last = read_records([path]).iloc[-1]
             machine, asked = (json.loads(last[name]) for name in ("machine", "parameters"))
-            yield {
-                "by": into.name,
-                "case": escape(path.relative_to(into).with_suffix("").as_posix()),
-                "machine": escape(
-                    f"{machine.get('cpu', 'unknown')}, {machine.get('n_cores', '?')} cores"
-                ),
-                "store": escape(str(asked.get("store", "embedded"))),
-                "measured": escape(str(last["started_utc"])[:10]),
-                "commit": escape(str(last["commit"])[:7]),
-            }
-
-
-def tabulate(folder: Path = FOLDER) -> pd.DataFrame:
-    """Tabulate the records of others, with machine and store."""
-    columns = ["by", "case", "machine", "store", "measured", "commit"]
-    return pd.DataFrame([*_list(folder)], columns=columns)
+            told = (
+                path.relative_to(into).with_suffix("").as_posix(),
+                f"{machine.get('cpu', 'unknown')}, {machine.get('n_cores', '?')} cores",
+                asked.get("store", "embedded"),
+                str(last["started_utc"])[:10],
+                str(last["commit"])[:7],
+            )
+            lines.append([into.name, *map(escape, told)])
+    return pd.DataFrame(lines, columns=columns)

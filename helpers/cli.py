@@ -93,8 +93,9 @@ def end_well() -> Iterator[None]:
         if signal.getsignal(number) == signal.SIG_DFL:  # else nohup, or another's
             signal.signal(number, _interrupt)
     try:
-        if "MAKELEVEL" in os.environ:
-            _end_with_parent()
+        if "MAKELEVEL" in os.environ and sys.platform == "linux":
+            # where make is killed it can tell its children nothing: the system does
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
         yield
     except UserError as error:
         _end(f"error: {error}")
@@ -121,9 +122,7 @@ def _end(text: str) -> NoReturn:
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
-_GRACE_S = (
-    5.0  # in which what was interrupted ends in order; a signal after that interrupts its end
-)
+_GRACE_S = 5.0  # for what was interrupted to end in order; a signal after that interrupts its end
 _interrupted_s: list[float] = []  # when the last signal was heard
 
 
@@ -145,12 +144,6 @@ def check_interrupt() -> None:
     """
     if _interrupted_s:
         raise KeyboardInterrupt
-
-
-def _end_with_parent() -> None:
-    """Have the system say it where make is killed, which then can tell its children nothing."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:

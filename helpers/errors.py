@@ -163,7 +163,7 @@ _SIGHTS = [
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Black out credentials."""
-    return _redact(text, _compile((*secrets, *find_secrets(os.environ))))
+    return str(redact_tree(text, secrets))
 
 
 def redact_tree(value: Any, secrets: Iterable[str] = ()) -> Any:
@@ -172,7 +172,10 @@ def redact_tree(value: Any, secrets: Iterable[str] = ()) -> Any:
 
     def walk(part: Any) -> Any:
         if isinstance(part, str):
-            return _redact(part, known)
+            part = part if known is None else known.sub(_STARS, part)
+            for sight in _SIGHTS:
+                part = sight.sub(_star, part)
+            return part
         if isinstance(part, Mapping):
             return {key: walk(one) for key, one in part.items()}
         return [walk(one) for one in part] if isinstance(part, (list, tuple)) else part
@@ -230,14 +233,6 @@ def _find_in_address(text: str) -> Iterator[str]:
     for field, value in parse_qsl(rest.partition("?")[2], keep_blank_values=True):
         if re.fullmatch(_FIELD, field, re.IGNORECASE):
             yield value
-
-
-def _redact(text: str, known: re.Pattern[str] | None) -> str:
-    if known is not None:
-        text = known.sub(_STARS, text)
-    for sight in _SIGHTS:
-        text = sight.sub(_star, text)
-    return text
 
 
 def _star(match: re.Match[str]) -> str:

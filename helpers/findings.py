@@ -133,18 +133,21 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
             lines = csv.DictReader(file)
             if "key" not in (lines.fieldnames or ()):
                 raise KeyError("key")
-            return {line["key"]: _read_line(line) for line in lines}
+            found = dict[str, Finding]()
+            for line in lines:
+                value, low, high, noise = (
+                    float(line[name] or "nan") for name in ("value", "low", "high", "noise")
+                )
+                unit, verdict, quantity = (
+                    line[name] or "" for name in ("unit", "verdict", "quantity")
+                )
+                found[line["key"]] = Finding(
+                    value, low, high, unit, int(line["n"]), verdict, noise, quantity
+                )
+            return found
     except (ValueError, TypeError, KeyError, OSError, csv.Error) as error:
         told = " ".join(str(error).split())
         raise UserError(f"{path.name}: not the findings of a page: {told}") from error
-
-
-def _read_line(line: Mapping[str, str]) -> Finding:
-    value, low, high, noise = (
-        float(line[name] or "nan") for name in ("value", "low", "high", "noise")
-    )
-    unit, verdict, quantity = (line[name] or "" for name in ("unit", "verdict", "quantity"))
-    return Finding(value, low, high, unit, int(line["n"]), verdict, noise, quantity)
 
 
 def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:

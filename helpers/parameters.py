@@ -155,9 +155,10 @@ class Parameters(BaseModel):
         for name, value in self:
             if not isinstance(value, list) or name.endswith("_shape"):  # lengths may be equal
                 continue
-            if (twice := _find_twice(value)) is not None:
-                what = "name" if isinstance(twice, str) else "number"
-                raise ValueError(f"{name}: {show(twice)} twice; allowed: each {what} once")
+            known = [one for one in value if isinstance(one, str | int | float)]
+            if twice := [one for one in known if known.count(one) > 1]:
+                what = "name" if isinstance(twice[0], str) else "number"
+                raise ValueError(f"{name}: {show(twice[0])} twice; allowed: each {what} once")
         return self
 
     @model_validator(mode="after")
@@ -191,12 +192,6 @@ class Parameters(BaseModel):
             return cls.model_validate(dict(overrides)).model_dump()
         except ValidationError as error:
             raise UserError(f"{where}: {explain(error, depth=1)}") from error
-
-
-def _find_twice(value: list[Any]) -> Any:
-    """Find what stands twice in a list; None where nothing does."""
-    known = [one for one in value if isinstance(one, str | int | float)]
-    return next((one for one in known if known.count(one) > 1), None)
 
 
 def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:

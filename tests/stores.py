@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 
 from helpers.arrays.fields import SampleArray
+from helpers.arrays.readers import LAYOUTS, Codec, Layout
 from helpers.arrays.stores import StoredArray, prepare_array
-from helpers.arrays.writers import LAYOUTS, Codec, Layout
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
@@ -26,8 +26,7 @@ CHUNK_SHAPE = (1, 4, 40, 50)  # neither depth nor x is a multiple: clipped chunk
 
 def make_location(server: Server, bucket: str) -> Location:
     """Locate a bucket in the server of the tests, made if absent."""
-    keys = server.access_key, server.secret_key
-    location = Location("s3", bucket, "", server.endpoint_url, *keys, server.region)
+    location = server.locate(bucket)
     client = location.botocore()
     if bucket not in [each["Name"] for each in client.list_buckets()["Buckets"]]:
         client.create_bucket(Bucket=bucket)

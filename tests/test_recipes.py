@@ -19,7 +19,7 @@ import xarray as xr
 from markdown_it import MarkdownIt
 from zarr.storage import ObjectStore
 
-from helpers.arrays.writers import expected_warning
+from helpers.arrays.readers import expected_warning
 from helpers.models.transfer import Request
 from helpers.netem.profiles import get_profile
 from helpers.netem.proxy import open_proxy

@@ -224,9 +224,14 @@ function draw(form, data, event) {
 function start() {
   const form = document.getElementById("decide-form"), data = JSON.parse(document.getElementById("decide-data").textContent), { profile, type } = form.elements;
   for (const [select, some] of [[profile, data.networks], [type, data.types]]) for (const name of Object.keys(some)) select.add(new Option(name));
-  const state = new URLSearchParams(location.hash.slice(1));
-  if (state.has("shape")) for (const field of form.elements) field.value = state.get(field.name) ?? "";
-  (form.onchange = (event) => draw(form, data, event))();
+  const read = () => {
+    const state = new URLSearchParams(location.hash.slice(1));
+    if (state.has("shape")) for (const field of form.elements) field.value = state.get(field.name) ?? "";
+    draw(form, data);
+  };
+  form.onchange = (event) => draw(form, data, event);
+  window.addEventListener("hashchange", () => { read(); form.scrollIntoView(); });  // a link to an example, further down
+  read();
 }
 if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded", start);
 if (typeof module !== "undefined") module.exports = { decide };

@@ -84,13 +84,7 @@ class Assumptions(BaseModel):
 
 
 def change(given: Assumptions, changes: Mapping[str, Any]) -> Assumptions:
-    """Change some assumptions by name; what is unknown or out of bounds is refused.
-
-    Examples
-    --------
-    >>> change(Assumptions(), {"requests_per_s": 10}).requests_per_s
-    10.0
-    """
+    """Change some assumptions by name; what is unknown or out of bounds is refused."""
     known = Assumptions.model_fields
     if strange := [name for name in changes if name not in known]:
         raise UserError(f"{show(strange[0])}: no such assumption; allowed: {', '.join(known)}")
@@ -101,13 +95,7 @@ def change(given: Assumptions, changes: Mapping[str, Any]) -> Assumptions:
 
 
 def describe() -> list[dict[str, Any]]:
-    """List the assumptions: name, default, label, and bounds or choices.
-
-    Examples
-    --------
-    >>> describe()[5]["name"], describe()[5]["bounds"]
-    ('requests_per_s', (0.001, 100000.0))
-    """
+    """List the assumptions: name, default, label, and bounds or choices."""
     found = []
     for name, one in Assumptions.model_json_schema()["properties"].items():
         entry = {"name": name, "default": one["default"], "label": one["description"]}
@@ -160,18 +148,7 @@ def compare_options(assumptions: Assumptions, prices: Mapping[str, float]) -> di
 
 
 def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, option: Option) -> Cost:
-    """Price a month of 30 days of one option; prices are USD in the units of `PRICE_UNITS`.
-
-    Examples
-    --------
-    One tile a second that takes half a second in a function of 10 GB is 5 GB-s a second:
-
-    >>> from helpers.prices import PRICE_UNITS
-    >>> one = Assumptions(billing="function", memory_gb=10, requests_per_s=1, make_s=0.3, open_s=0.2)
-    >>> cost = price_option(one, dict.fromkeys(PRICE_UNITS, 1.0), option="none")
-    >>> cost.lines["computing"] == 5 * 2_592_000
-    True
-    """
+    """Price a month of 30 days of one option; prices are USD in the units of `PRICE_UNITS`."""
     a, rate, edge = assumptions, assumptions.requests_per_s, 0.0
     if option == "cdn":  # its bytes are never short
         tiles = zipf(round(a.n_datasets) * round(a.tiles_per_dataset), a.zipf)
@@ -308,12 +285,7 @@ def zipf(n_items: int, exponent: float) -> tuple[Floats, Floats]:
     """Spread requests so that rank r is requested in proportion to r to the power -exponent.
 
     Ranks above the first 200 are grouped, and a group's weight is the integral over it, so that
-    ten billion tiles are a few hundred groups.
-
-    Returns
-    -------
-    tuple of array
-        Items in each group, and the share of the requests of one item of the group.
+    ten billion tiles are a few hundred groups: the items in each, and the share of one of them.
 
     Examples
     --------
@@ -336,15 +308,7 @@ def zipf(n_items: int, exponent: float) -> tuple[Floats, Floats]:
 
 
 def hit_ratio(popularity: tuple[Floats, Floats], requests_per_s: float, cache: Cache) -> float:
-    """Predict the share of the requests, those to all replicas together, that find their item.
-
-    Examples
-    --------
-    One item, requested once a second and kept for 9 seconds: 9 hits for each miss.
-
-    >>> round(hit_ratio(zipf(1, 0.0), 1.0, Cache(ttl_s=9.0)), 6)
-    0.9
-    """
+    """Predict the share of the requests, those to all replicas together, that find their item."""
     counts, shares = popularity
     rates = shares * requests_per_s / cache.n_replicas
     kept_s = cache.ttl_s

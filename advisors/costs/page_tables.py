@@ -57,17 +57,10 @@ def count_run(rows: pd.DataFrame) -> dict[str, float]:
 def expect_like(
     title: str, work: Callable[[Mapping[str, Any]], tuple[float, float]], values: Mapping[str, Any]
 ) -> Expected:
-    """Scale what a published case asked of its store to a case with other parameters.
+    """Scale what a published case asked of its store to a case with other parameters, defaults included.
 
-    Parameters
-    ----------
-    title : str
-        Of the published case, such as ``cluster-scaling/in-region``.
-    work : callable
-        Tells from the parameters of a case how many requests and bytes it takes, in any unit:
-        what the published case took of each such unit is taken for this one too.
-    values : mapping
-        Parameters of the case, defaults included.
+    `work` tells from the parameters of a case how many requests and bytes it takes, in any unit: what the
+    published case took of each such unit is taken for this one too.
     """
     rows = read_records([REFERENCE / f"{title}.csv"])
     found, prices = count_run(rows), get_prices()
@@ -100,9 +93,9 @@ def render_runs() -> str:
     return write_table(names, lines)
 
 
-def list_calculator_data() -> dict[str, Any]:
-    """Gather what the calculator's script needs."""
-    return {
+def render_calculator() -> str:
+    """Write the calculator's place in its page, with what its script needs."""
+    found = {
         "assumptions": describe(),
         "names": dict(NAMES),
         "one_processor_gb": ONE_PROCESSOR_GB,
@@ -116,12 +109,8 @@ def list_calculator_data() -> dict[str, Any]:
         },
         "set": DEFAULT_SET,
     }
-
-
-def render_calculator() -> str:
-    """Write the calculator's place in its page, with its data."""
     # A closing tag inside the data would end the script.
-    data = json.dumps(list_calculator_data(), indent=1).replace("</", "<\\/")
+    data = json.dumps(found, indent=1).replace("</", "<\\/")
     return (
         "```{raw} html\n"
         '<div id="cost-calculator"><p>The calculator runs in your browser and needs JavaScript; '

@@ -30,7 +30,9 @@ def _take_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("dataset", required=False)
 @_take_options
-@click.option("--why", is_flag=True, help="Print all choices, their bills and lines of code.")
+@click.option(
+    "--why", is_flag=True, help="Print all choices, their bills, and lines that make what is new."
+)
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def decide(dataset: str | None, *, why: bool, is_json: bool, **options: Any) -> None:
     """Stay, set, rechunk or copy: what to do with DATASET and the way it is read."""

@@ -194,20 +194,15 @@ def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
                     raise UserError(f"dataset: {told}; allowed: one that --variable names")
                 found.append(_describe_hdf5(variable, root[variable]))
             chosen = _choose(found, variable)
-            is_scattered = _is_scattered(root[chosen.variable])
+            is_scattered, node = False, root[chosen.variable]
+            # whether others lie between its first chunk and the last
+            if (n := node.id.get_num_chunks() if node.chunks else 0) > 1:
+                first, last = (node.id.get_chunk_info(i).byte_offset for i in (0, n - 1))
+                is_scattered = abs(last - first) > _FAR_APART * node.id.get_storage_size()
         names = _find_alike(found, chosen)[:together]
         groups = {one.rpartition("/")[0] for one in names}
         lies = record_reads(file, shown, names, groups=groups)
     return replace(chosen, is_scattered=is_scattered, lies=lies)
-
-
-def _is_scattered(node: Any) -> bool:
-    """Tell from the first chunk and the last whether others lie between those of a dataset."""
-    n = node.id.get_num_chunks() if node.chunks else 0
-    if n < 2:
-        return False
-    ends = [node.id.get_chunk_info(i).byte_offset for i in (0, n - 1)]
-    return bool(max(ends) - min(ends) > _FAR_APART * node.id.get_storage_size())
 
 
 def _describe_hdf5(name: str, node: Any) -> ArrayFacts:

@@ -217,12 +217,6 @@ def rewritten_nbytes(pattern: AccessPattern, extents: Any) -> Any:
 
     What was there stops within an object, short of its end by a multiple of what an append and an
     object have in common.
-
-    Examples
-    --------
-    >>> pattern = AccessPattern((100, 5), 1, [], [], Store(), append=(0, 24))
-    >>> [int(rewritten_nbytes(pattern, extent)) for extent in (1, 24, 48, 30)]
-    [0, 0, 120, 120]
     """
     if pattern.append is None:
         return np.zeros(np.shape(extents))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
@@ -177,7 +176,8 @@ def ask(address: str | None = None, **options: Any) -> Question:
         array.shape,
         array.dtype.itemsize,
         accesses,
-        _round_shares(shares),
+        # to a twentieth, or a rarer one to a digit: nobody knows them better
+        [math.floor(20 * s + 0.5) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares],
         _make_store(asked, asked.compression or array.compression or 1.0),
         together=asked.batch or asked.together,
         min_chunk_nbytes=_MIN_CHUNK_NBYTES,
@@ -186,17 +186,6 @@ def ask(address: str | None = None, **options: Any) -> Question:
         append=_read_append(asked.append, array) if asked.append else None,
     )
     return Question(asked, redact(address or ""), array, pattern, shares)
-
-
-def _round_shares(shares: Sequence[float]) -> tuple[float, ...]:
-    """Round shares to a twentieth, or a rarer one to a digit: nobody knows them better.
-
-    Examples
-    --------
-    >>> _round_shares([0.79, 0.21]), _round_shares([0.987, 0.013])
-    ((0.8, 0.2), (1.0, 0.01))
-    """
-    return tuple(math.floor(20 * s + 0.5) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares)
 
 
 def _make_store(asked: Asked, compression: float) -> Store:

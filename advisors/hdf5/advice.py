@@ -93,24 +93,10 @@ class Advised:
 def advise(
     source: Source, profile: Profile, *, variables: Sequence[str] = (), seconds: float = SECONDS
 ) -> Advised:
-    """Say what is wrong with a file at a path or an address, and predict each way to read it.
+    """Say what is wrong with a file, and predict each way to read some variables of it, or all.
 
-    Parameters
-    ----------
-    source : str or Location
-        The file.
-    profile : Profile
-        Network that it is read over.
-    variables : sequence of str
-        Datasets that are read; all by default.
-    seconds : float
-        Time for all of it; `report.n_left_out` counts what was not looked at, and
-        `not_predicted` names what there was no time for.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, or a variable is missing or cannot be decoded.
+    It takes so many seconds at most; `report.n_left_out` counts what was not looked at, and `not_predicted`
+    names what there was no time for. What cannot be read or decoded is a UserError.
     """
     deadline, network = Deadline(seconds), network_of(of_one_process(profile))
     looking, listing = Deadline(_LOOKING * seconds), Deadline(_LISTING * seconds)
@@ -123,7 +109,10 @@ def advise(
             groups = {variable.rpartition("/")[0] for variable in chosen}
             layout = record_reads(file, name, chosen, groups=groups, deadline=listing)
     for variable in layout.variables:
-        variable.check_filters()
+        if variable.missing_filters:
+            told = f"{variable.name!r} needs the filter {', '.join(variable.missing_filters)}, which is not here"
+            allowed = "one whose filters are (HDF5_PLUGIN_PATH says where plugins lie; an encrypted variable needs its owner's)"
+            raise UserError(f"variable: {told}; allowed: {allowed}")
     n_missing = sum(one.n_chunks for one in layout.variables) - sum(map(len, layout.chunks))
     spans = whole.metadata
     report = FileReport(
@@ -220,11 +209,6 @@ def find_problems(layout: FileLayout, network: Network) -> dict[str, str]:
     """Find what is wrong with a file, for readers over a network: items that fail, and what to do about each."""
     gap = network.first_byte_median_s * network.stream_nbytes_per_s
     gap_nbytes = round(gap) if 0 < gap < math.inf else 0
-    return _check_file(layout, gap_nbytes) | _check_variables(layout.variables)
-
-
-def _check_file(layout: FileLayout, gap_nbytes: int) -> dict[str, str]:
-    """Check what a rewrite mends without touching any dataset."""
     page, metadata, user = layout.page_nbytes, layout.metadata, layout.userblock_nbytes
     nbytes = sum(stop - start for start, stop in metadata)
 
@@ -260,7 +244,7 @@ def _check_file(layout: FileLayout, gap_nbytes: int) -> dict[str, str]:
     if user:
         told = f"a user block of {write_bytes(user)} stands before the file"
         found["user-block"] = f"{told}, so that it cannot have pages"
-    return found
+    return found | _check_variables(layout.variables)
 
 
 def _check_variables(variables: Sequence[Variable]) -> dict[str, str]:

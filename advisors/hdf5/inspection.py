@@ -24,7 +24,6 @@ from advisors.hdf5.files import (
     open_hdf5,
     walk,
 )
-from helpers.errors import UserError
 
 
 class Read(NamedTuple):
@@ -265,13 +264,6 @@ class Variable:
         nbytes = min(self.nbytes, self.n_chunks * self.chunk_nbytes)
         return nbytes * decode_nbyte_s(self.filter_numbers)
 
-    def check_filters(self) -> None:
-        """Refuse a variable that cannot be decoded here."""
-        if self.missing_filters:
-            told = f"{self.name!r} needs the filter {', '.join(self.missing_filters)}, which is not here"
-            allowed = "one whose filters are (HDF5_PLUGIN_PATH says where plugins lie; an encrypted variable needs its owner's)"
-            raise UserError(f"variable: {told}; allowed: {allowed}")
-
 
 def inspect_variable(dataset: h5py.Dataset, name: str) -> Variable:
     """Read how one dataset lies in its file."""
@@ -316,25 +308,12 @@ def describe_layout(
     *, n_chunks: int, chunk_nbytes: float, n_variables: int = 1, n_read: int = 1,
     is_scattered: bool = True, touched: Sequence[int] = (), value_nbytes: float = 0.0,
 ) -> FileLayout:  # fmt: skip
-    """Describe a file of variables that are alike, of which some are read.
+    """Describe a file of variables that are alike, of which some are read, one after the other.
 
-    Parameters
-    ----------
-    n_chunks : int
-        Stored chunks of each variable.
-    chunk_nbytes : float
-        Bytes of each of them as it is stored.
-    n_variables, n_read : int
-        Variables of the file, and how many of them are read, one after the other.
-    is_scattered : bool
-        Whether variables were appended in turn, so that each lies all over the file; else each
-        lies in one piece.
-    touched : sequence of int
-        Chunks of a variable that are read, as numbers in the order in which they lie; all by
-        default.
-    value_nbytes : float
-        Bytes in memory of what is decoded of one variable; as stored by default, and then deflate
-        takes no time.
+    Each has `n_chunks` of so many stored bytes, of which those `touched` are read, as numbers in the order in
+    which they lie, or all. Scattered variables were appended in turn, so that each lies all over the file; else
+    each lies in one piece. `value_nbytes` are those in memory of what is decoded of one variable; without them
+    they are as stored, and deflate takes no time.
     """
     nbytes, front = round(chunk_nbytes), 2048 + _HEADER_NBYTES * n_variables
     n_nodes = -(-n_chunks // _NODE_CHUNKS)

@@ -26,17 +26,7 @@ MIB = 2**20
 def read_through(
     between: Sequence[FileCache | PageBuffer], reads: Sequence[Read], file_nbytes: int
 ) -> list[list[Read]]:
-    """Find the requests that each read becomes behind caches, the first of them nearest to the library.
-
-    Examples
-    --------
-    Three reads in two blocks of 100 bytes:
-
-    >>> reads = [Read(0, 10), Read(90, 10), Read(100, 10)]
-    >>> asked = read_through([FileCache("blockcache", 100)], reads, 150)
-    >>> [[one.nbytes for one in each] for each in asked]
-    [[100], [], [50]]
-    """
+    """Find the requests that each read becomes behind caches, the first of them nearest to the library."""
     asked = [
         [one._replace(nbytes=max(0, min(one.stop, file_nbytes) - one.offset))] for one in reads
     ]

@@ -50,13 +50,7 @@ class Repack:
         return " and ".join(what) + pages
 
     def list_arguments(self) -> list[str]:
-        """Give the options of `h5repack`.
-
-        Examples
-        --------
-        >>> Repack(8 * MIB, (("x", (9, 2)), ("y", (9, 2)))).list_arguments()
-        ['-S', 'PAGE', '-G', '8388608', '-l', 'x,y:CHUNK=9x2']
-        """
+        """Give the options of `h5repack`."""
         paged = ["-S", "PAGE", "-G", str(self.page_nbytes)] if self.page_nbytes else []
         names: dict[Shape, list[str]] = {}
         for name, shape in self.chunk_shapes:

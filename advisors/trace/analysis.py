@@ -27,14 +27,7 @@ _FLOWS = 0.7  # of the rate of a stream that several have at once, below which t
 
 
 def kind_of(row: TracedRequest) -> str:
-    """Name what a request is for, as far as its method, path and answer tell.
-
-    Examples
-    --------
-    >>> from advisors.trace.rows import TracedRequest
-    >>> [kind_of(TracedRequest(0.0, method="GET", key=key)) for key in ("/b/a/zarr.json", "/b/a/c/0/1", "/b/")]
-    ['metadata', 'chunk', 'listing']
-    """
+    """Name what a request is for, as far as its method, path and answer tell."""
     key, name = row.key, row.key.rpartition("/")[2]
     if row.host.partition(":")[0] in METADATA_SERVICES:
         return "credentials"

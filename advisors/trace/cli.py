@@ -157,13 +157,7 @@ def _network(name: str) -> tuple[str, Network]:
 
 
 def read_maxima(text: str) -> dict[str, float]:
-    """Read a budget, such as `requests=50,mb=10`; what it does not name has no bound.
-
-    Examples
-    --------
-    >>> read_maxima("requests=50,mb=1.5")
-    {'requests': 50.0, 'mb': 1.5, 'waits': inf}
-    """
+    """Read a budget, such as `requests=50,mb=10`; what it does not name has no bound."""
     found = dict.fromkeys(_MAXIMA, math.inf)
     for pair in filter(None, text.split(",")):
         name, _, value = pair.partition("=")
@@ -179,13 +173,7 @@ def read_maxima(text: str) -> dict[str, float]:
 
 
 def read_setting(text: str) -> dict[str, str]:
-    """Read what `--try` sets, as the variable that brings it to the library.
-
-    Examples
-    --------
-    >>> read_setting("pool=64")
-    {'FSSPEC_S3_CONFIG_KWARGS': '{"max_pool_connections": 64}'}
-    """
+    """Read what `--try` sets, as the variable that brings it to the library."""
     if not text:
         return {}
     name, _, value = text.partition("=")

@@ -189,8 +189,8 @@ def _probes(trace: Trace) -> Cause | None:
 def _listings(trace: Trace) -> Cause | None:
     """List before each read."""
     listed = trace.places(lambda row: kind_of(row) == "listing")
-    told = f"{len(listed)} listings for {len(trace.places(is_data))} reads"
-    return _drop(trace, listed, told, n_kept=1)
+    n_read = len(trace.places(is_data))
+    return _drop(trace, listed, f"{len(listed)} listings for {n_read} reads", n_kept=1)
 
 
 def _credentials(trace: Trace) -> Cause | None:
@@ -208,9 +208,7 @@ def _credentials(trace: Trace) -> Cause | None:
 def _throttled(trace: Trace) -> Cause | None:
     """Refusals for now, after which a client asks again."""
     refused = trace.places(lambda row: row.status in RETRIED)
-    told = (
-        f"{len(refused)} of {len(trace.rows)} requests were refused for now, and then asked again"
-    )
+    told = f"{len(refused)} of {len(trace.rows)} requests were refused, and then asked again"
     return _drop(trace, refused, told)
 
 
@@ -243,13 +241,17 @@ def _data(trace: Trace) -> tuple[list[int], int]:
 
 
 def _in_turn(trace: Trace) -> Cause | None:
-    """Objects that do not need one another, read one after the other."""
+    """Objects, or chunks of a shard, that do not need one another, read one after the other."""
     places, n_in_flight = _data(trace)
     objects = [*trace.by_object(places)]
-    if n_in_flight != 1 or len(objects) < max(_FEW, 0.5 * len(places)):
+    # the index of a shard comes before its chunks
+    parts = {i for one in objects for i in one[1:] if analysis.is_chunk(trace.rows[i]) and trace.rows[i].range_nbytes}  # fmt: skip
+    if n_in_flight != 1 or len(objects) + len(parts) < max(_FEW, 0.5 * len(places)):
         return None
     free = frozenset(trace.places(lambda row: is_data(row) or row.method == "HEAD"))
-    told = f"{len(objects)} objects were read one after the other, {write_bytes(median(trace.rows[i].nbytes for i in places))} each"
+    free -= {one[0] for one in objects if parts.intersection(one)}
+    what = f"{len(parts)} chunks of shards" if parts else f"{len(objects)} objects"
+    told = f"{what} were read one after the other, {write_bytes(median(trace.rows[i].nbytes for i in places))} each"
     return Cause(places, told, Edit(keep(trace.rows), free))
 
 
@@ -262,15 +264,13 @@ def _few(trace: Trace) -> Cause | None:
     # a queue goes on whenever one of its requests has ended; a program that waits for all begins anew
     if analysis.in_flight(rows).count(n_in_flight) < _BUSY * (len(rows) - n_in_flight):
         return None
-    mean = sum(row.end_s - row.start_s for row in rows) / (
-        max(row.end_s for row in rows) - rows[0].start_s
-    )
+    span_s = max(row.end_s for row in rows) - rows[0].start_s
+    mean = sum(row.end_s - row.start_s for row in rows) / span_s
     if mean < _BUSY * n_in_flight:
         return None
     told = f"{len(places)} requests for data, never more than {n_in_flight} in flight, {mean:.1f} in the mean"
     free = frozenset(trace.places(lambda row: is_data(row) or row.method == "HEAD"))
-    edit = Edit(keep(trace.rows), free, _MORE_IN_FLIGHT)
-    return Cause(places, told, edit)
+    return Cause(places, told, Edit(keep(trace.rows), free, _MORE_IN_FLIGHT))
 
 
 def _one_stream(trace: Trace) -> Cause | None:

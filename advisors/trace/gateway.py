@@ -117,7 +117,9 @@ class Gateway:
             if pid is not None and pid not in self._names:
                 with suppress(psutil.Error):
                     process = psutil.Process(pid)
-                    if is_of_program(process, self.settings):
+                    # by its variables, or where these were written over by descent
+                    parents = (parent.pid for parent in process.parents())
+                    if has_token(process, self.settings) or self.settings.owner_pid in parents:
                         self._names[pid] = process.name()
             return (pid, self._names[pid]) if pid in self._names else None
 
@@ -149,12 +151,6 @@ def has_token(process: psutil.Process, settings: Settings) -> bool:
     with suppress(psutil.Error):
         return process.environ().get(TOKEN) == settings.token
     return False
-
-
-def is_of_program(process: psutil.Process, settings: Settings) -> bool:
-    """Tell whether a process is one of the program's: by its variables, or where these were written over by descent."""
-    is_known = has_token(process, settings)
-    return is_known or settings.owner_pid in [parent.pid for parent in process.parents()]
 
 
 def find_processes(settings: Settings) -> list[psutil.Process]:
@@ -316,8 +312,7 @@ class Connection:
             self._tell("it cannot be reached", error)
             raise
         if greeting and self._login is not None:
-            first, _, rest = greeting.partition(b"\r\n")
-            server.sock.sendall(first + b"\r\n" + self._login + rest)
+            server.sock.sendall(add_login(greeting, self._login))
             answer = server.read_head()
             if not 200 <= parse_response(answer).status < 300:
                 self._client.sock.sendall(answer)
@@ -440,8 +435,10 @@ class Connection:
         try:
             ends = self._client, self._server, self._pipe
             met = emulation.admit(emulation.link, row.start_s)
-            is_chained = self._scheme == "http" and self._login is not None
-            sent = for_proxy(request, self._login or b"") if is_chained else for_server(request)
+            if self._scheme == "http" and self._login is not None:
+                sent = replace(request, raw=add_login(request.raw, self._login))
+            else:
+                sent = for_server(request)
             return TracedExchange(*ends, sent, met, emulation.trace, row, self._window).serve()
         finally:
             self._gateway.end(row)
@@ -500,10 +497,10 @@ def login_of(proxy: SplitResult) -> bytes:
     return b"Proxy-Authorization: Basic %s\r\n" % base64.b64encode(login.encode())
 
 
-def for_proxy(request: Head, login: bytes) -> Head:
-    """Return a request in a proxy's form with the login for the next proxy."""
-    first, _, rest = request.raw.partition(b"\r\n")
-    return replace(request, raw=first + b"\r\n" + login + rest)
+def add_login(head: bytes, login: bytes) -> bytes:
+    """Return a head in a proxy's form with the login for the next proxy."""
+    first, _, rest = head.partition(b"\r\n")
+    return first + b"\r\n" + login + rest
 
 
 def for_server(request: Head) -> Head:

@@ -45,15 +45,6 @@ SHIMS = Path(__file__).with_name("shims")
 _SESSIONS = ("HTTP_CLIENT", "HTTPS_CLIENT", "GCS_SESSION", "GS_SESSION")
 
 
-def check_proxies(environment: Mapping[str, str]) -> None:
-    """Refuse a proxy of the user's own that the gateway cannot ask."""
-    for name in ("https_proxy", "http_proxy", "all_proxy"):
-        for variable in (name, name.upper()):
-            url = environment.get(variable, "")
-            if "://" in url and urlsplit(url).scheme != "http":
-                raise UserError(f"{variable} is {url}; allowed with wire trace is http://HOST:PORT")
-
-
 def make_environment(
     given: Mapping[str, str], *, port: int, bundle: Path, token: str
 ) -> dict[str, str]:
@@ -96,9 +87,11 @@ def run(
     if sys.platform != "linux":
         raise UserError(f"wire trace on {sys.platform}; allowed: Linux, which tells who connects")
     given = {**os.environ, **(environment or {})}
-    check_proxies(given)
-    if shutil.which(command[0], path=given.get("PATH")) is None:
-        raise UserError(f"COMMAND is {show(command[0])}; allowed: a program on PATH")
+    for name in ("https_proxy", "http_proxy", "all_proxy"):
+        for variable in (name, name.upper()):  # of a user's own, which the gateway has to ask
+            url = given.get(variable, "")
+            if "://" in url and urlsplit(url).scheme != "http":
+                raise UserError(f"{variable} is {url}; allowed with wire trace is http://HOST:PORT")
     try:
         folder = Path(tempfile.mkdtemp(prefix="wire-trace-"))  # of mode 700
     except OSError as error:
@@ -124,7 +117,8 @@ def _run(
         try:
             child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE if digest else None)
         except OSError as error:
-            raise UserError(f"COMMAND is {show(command[0])}; {error.strerror}") from error
+            told = f"COMMAND is {show(command[0])}; {error.strerror}; allowed: a program on PATH"
+            raise UserError(told) from error
         pass_on(child.send_signal)
         watch = _Watch(child.pid, guard.port)
         reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)

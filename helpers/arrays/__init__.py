@@ -1,1 +1,1 @@
-"""Arrays in a store: chunk arithmetic, synthetic fields, writers, readers, clusters."""
+"""Arrays in a store: synthetic fields, layouts and their readers, clusters."""

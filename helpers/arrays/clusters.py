@@ -220,7 +220,6 @@ def open_cluster(
     *,
     threads_per_worker: int,
     address: str | None = None,
-    deadline_s: float = _DEADLINE_S,
     options: Sequence[str] = (),
 ) -> Iterator[Cluster]:
     """Open a Dask cluster, one of `KINDS`, and close it afterwards.
@@ -231,10 +230,10 @@ def open_cluster(
     or a Gateway offers, stands in `options` as ``NAME=VALUE``.
     """
     openers = {
-        "local": lambda: _open_local(threads_per_worker, deadline_s),
-        "gateway": lambda: _open_gateway(threads_per_worker, address, deadline_s, options),
-        "slurm": lambda: _open_slurm(threads_per_worker, deadline_s, options),
-        "address": lambda: _open_running(threads_per_worker, address, deadline_s),
+        "local": lambda: _open_local(threads_per_worker),
+        "gateway": lambda: _open_gateway(threads_per_worker, address, options),
+        "slurm": lambda: _open_slurm(threads_per_worker, options),
+        "address": lambda: _open_running(threads_per_worker, address),
     }
     with ExitStack() as stack:
         cluster = stack.enter_context(openers[kind]())
@@ -291,7 +290,7 @@ class Security(distributed.Security):
 
 
 @contextmanager
-def _open_local(n_threads: int, deadline_s: float) -> Iterator[Cluster]:
+def _open_local(n_threads: int) -> Iterator[Cluster]:
     with (
         dask.config.set(_NO_PAGES | _RESTING),
         distributed.LocalCluster(  # type: ignore[no-untyped-call]
@@ -305,7 +304,7 @@ def _open_local(n_threads: int, deadline_s: float) -> Iterator[Cluster]:
         ) as backend,
         distributed.Client(backend) as client,  # type: ignore[no-untyped-call]
     ):
-        yield Cluster("local", client, n_threads, backend.scale, deadline_s)
+        yield Cluster("local", client, n_threads, backend.scale)
 
 
 @contextmanager
@@ -332,7 +331,7 @@ def _import(package: str, extra: str, kind: str) -> Any:
 
 
 @contextmanager
-def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iterator[Cluster]:
+def _open_slurm(n_threads: int, given: Sequence[str]) -> Iterator[Cluster]:
     """Start a scheduler here, whose workers will be jobs of Slurm; all end with the context.
 
     dask-jobqueue writes the certificate to a folder below the working folder, which only its owner
@@ -344,7 +343,6 @@ def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iter
             "cluster_kind: slurm; there is no sbatch here; allowed: on a node from which jobs"
             " can be submitted"
         )
-    waits_s = _QUEUE_S if deadline_s == _DEADLINE_S else deadline_s
     with (
         dask.config.set(_NO_PAGES),
         TemporaryDirectory(prefix=".slurm-", dir=Path.cwd()) as shared,
@@ -362,13 +360,13 @@ def _open_slurm(n_threads: int, deadline_s: float, given: Sequence[str]) -> Iter
                 **(_SLURM_DEFAULTS | read_options("slurm", given)),
             )
         with backend, distributed.Client(backend) as client:  # type: ignore[no-untyped-call]
-            yield Cluster("slurm", client, n_threads, backend.scale, waits_s)
+            yield Cluster("slurm", client, n_threads, backend.scale, _QUEUE_S)
         for name in ("ca_file", "cert", "key"):
             getattr(backend, f"_job_{name}").close()  # before the folder of the certificate goes
 
 
 @contextmanager
-def _open_running(n_threads: int, address: str | None, deadline_s: float) -> Iterator[Cluster]:
+def _open_running(n_threads: int, address: str | None) -> Iterator[Cluster]:
     where = f"cluster_kind: address, cluster_address: {address or ''!r}; no scheduler answers"
     with _refused(where, "that of a running one, such as tcp://HOST:8786"):
         if not address:  # Dask would start a cluster of its own
@@ -380,13 +378,11 @@ def _open_running(n_threads: int, address: str | None, deadline_s: float) -> Ite
         found = client.run(eval, _HAS_HELPERS)
         if not (found and all(found.values())):  # an image with the packages, without the checkout
             _send_helpers(client)
-        yield Cluster("address", client, n_threads, None, deadline_s)
+        yield Cluster("address", client, n_threads)
 
 
 @contextmanager
-def _open_gateway(
-    n_threads: int, address: str | None, deadline_s: float, given: Sequence[str]
-) -> Iterator[Cluster]:
+def _open_gateway(n_threads: int, address: str | None, given: Sequence[str]) -> Iterator[Cluster]:
     """Start a cluster without workers on a Dask Gateway and stop it afterwards.
 
     After ``kill -9`` the idle timeout of the gateway has to.
@@ -406,7 +402,7 @@ def _open_gateway(
                 f"cluster_options: {name}={value}", f"what it offers: {', '.join(options)}"
             ):
                 options[name] = value if isinstance(options[name], str) else json.loads(value)
-        with _refused(f"{where} it starts no cluster", allowed), deadline(deadline_s):
+        with _refused(f"{where} it starts no cluster", allowed), deadline(_DEADLINE_S):
             backend = gateway.new_cluster(options)
             closing.callback(_close_gateway, backend.gateway)
             closing.enter_context(backend)
@@ -421,7 +417,7 @@ def _open_gateway(
                 warnings.simplefilter("error", dask_gateway.client.GatewayWarning)
                 backend.scale(n_workers)
 
-        yield Cluster("gateway", client, n_threads, scale, deadline_s)
+        yield Cluster("gateway", client, n_threads, scale)
 
 
 def _close_gateway(gateway: Any) -> None:

@@ -73,14 +73,11 @@ class SampleArray:
             return _stretch(part.T, self.shape[3], start[1], stop[1]).T
 
         smooth, wet = enlarge(values), enlarge(ocean) > 0.5
-        rounded = np.round(smooth + self._noise(at, start, stop), self.decimals)
-        return np.where(wet, rounded, FILL)
-
-    def _noise(self, at: tuple[int, int], start: tuple[int, ...], stop: tuple[int, ...]) -> Float32:
         shift = np.random.default_rng((self.seed, *at)).integers(0, _TILE, size=2)
         rows = (np.arange(start[0], stop[0]) + shift[0]) % _TILE
         columns = (np.arange(start[1], stop[1]) + shift[1]) % _TILE
-        return _noise_tile(self.seed, self.amplitude)[np.ix_(rows, columns)]
+        noise = _noise_tile(self.seed, self.amplitude)[np.ix_(rows, columns)]
+        return np.where(wet, np.round(smooth + noise, self.decimals), FILL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from helpers.arrays import readers, writers
+from helpers.arrays import readers
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import Reader
 from helpers.arrays.stores import StoredArray, checksum, grid_of
@@ -260,7 +260,7 @@ def read_into_sink(array: da.Array, chunk_shape: tuple[int, ...]) -> da.Array:
 
 def checksum_chunks(block: NDArray[np.float32], chunk_shape: tuple[int, ...]) -> NDArray[np.uint64]:
     """Compute the XXH3 of each chunk in a block of whole chunks."""
-    parts = writers.iterate_blocks(block.shape, chunk_shape)
+    parts = readers.iterate_blocks(block.shape, chunk_shape)
     return grid_of((checksum(block[part]) for part in parts), block.shape, chunk_shape)
 
 

@@ -13,6 +13,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,9 @@ from intake.readers import datatypes
 from intake.readers.readers import BaseReader
 from numpy.typing import NDArray
 
-from helpers.arrays import readers, writers
+from helpers.arrays import readers
 from helpers.arrays.fields import SampleArray
-from helpers.arrays.writers import Block, Codec, Layout
+from helpers.arrays.readers import Block, Codec, Layout
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location, parse_location
 from helpers.paths import CATALOG, cache_folder, check_file, make_private
@@ -72,12 +73,17 @@ def prepare[Place: (Path, Location)](
     One process writes at a time; the others wait and find it made. What lies there `under` these
     prefixes counts only once the entry does, which is put when all is on the disk.
     """
-    location = _as_location(place)
+    location: Location | Path = place
+    if isinstance(location, Path):
+        location = Location("file", "", str(location.absolute()).strip("/"))
     client, entry, known = location.obstore(), f"{name}.json", json.loads(json.dumps(made_by))
     cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     make_private(locks := cache_folder() / "locks")
     with FileLock(locks / f"{name_of([location.endpoint_url, location.url, name])}.lock"):
-        found = _find_entry(client, entry)
+        found: Entry | None = None  # of another form is as good as none
+        with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            kept = json.loads(bytes(obstore.get(client, entry).bytes()))
+            found = Entry(kept["made_by"], kept["files"], kept["facts"])
         there: dict[str, list[Any]] = _list_files(client, tuple(under), but=entry)
         if found and found.made_by == known and found.files == there:
             return found
@@ -93,12 +99,6 @@ def prepare[Place: (Path, Location)](
         return made
 
 
-def _as_location(place: Path | Location) -> Location:
-    if isinstance(place, Location):
-        return place
-    return Location("file", "", str(place.absolute()).strip("/"))
-
-
 def _list_files(client: Any, under: tuple[str, ...], *, but: str) -> dict[str, list[Any]]:
     items = [item for page in obstore.list(client) for item in page]
     return {
@@ -106,15 +106,6 @@ def _list_files(client: Any, under: tuple[str, ...], *, but: str) -> dict[str, l
         for item in sorted(items, key=lambda item: item["path"])
         if item["path"].startswith(under) and item["path"] != but
     }
-
-
-def _find_entry(client: Any, entry: str) -> Entry | None:
-    """Look up an entry; one of another form is as good as none."""
-    try:
-        found = json.loads(bytes(obstore.get(client, entry).bytes()))
-        return Entry(found["made_by"], found["files"], found["facts"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +119,7 @@ class StoredArray:
     codec: str  # compression of the chunks
     checksums: NDArray[np.uint64]  # XXH3 of each chunk's values, one element for each chunk
     stored_nbytes: dict[str, int]  # by layout
-    dimensions: tuple[str, ...] = writers.DIMENSIONS
+    dimensions: tuple[str, ...] = readers.DIMENSIONS
     is_made: bool = True  # whether it was made here; otherwise `location` is the array of others
 
     def at(self, layout: Layout) -> Location:
@@ -197,7 +188,7 @@ def prepare_array(
     made_by += [sample.amplitude, sample.decimals]
     target = location / name_of(made_by)
     wanted = sorted(
-        {"netcdf", *layouts} if "references" in layouts else {*layouts}, key=writers.LAYOUTS.index
+        {"netcdf", *layouts} if "references" in layouts else {*layouts}, key=readers.LAYOUTS.index
     )
     entries: dict[str, Entry] = {}
     for layout in wanted:
@@ -209,17 +200,17 @@ def prepare_array(
             checksums: list[int] = []
 
             def blocks() -> Iterator[tuple[Block, NDArray[np.float32]]]:
-                for block in writers.iterate_blocks(sample.shape, chunk_shape):
+                for block in readers.iterate_blocks(sample.shape, chunk_shape):
                     corners = tuple(s.start for s in block), tuple(s.stop for s in block)
                     values = sample.block(*corners)
                     checksums.append(checksum(values))
                     yield block, values
 
             if layout == "references":
-                writers.write_references(place / layout, place / "netcdf", variable=sample.variable)
+                readers.write_references(place / layout, place / "netcdf", variable=sample.variable)
             else:
                 how = {"shape": sample.shape, "chunk_shape": chunk_shape, "codec": codec}
-                writers.WRITERS[layout](place / layout, blocks, variable=sample.variable, **how)
+                readers.WRITERS[layout](place / layout, blocks, variable=sample.variable, **how)
             return {"checksums": checksums}
 
         entries[layout] = prepare(target, [made_by, of], write, name=layout, under=[f"{layout}/"])
@@ -319,7 +310,7 @@ def _describe_existing(
         raise UserError(
             f"chunk_shape: {list(chunk_shape)}; allowed: {list(own_chunk_shape)}, that of {dataset!r}"
         )
-    blocks = writers.iterate_blocks(shape, chunk_shape)
+    blocks = readers.iterate_blocks(shape, chunk_shape)
     sums = (checksum(variable[block].to_numpy()) for block in blocks)
     return StoredArray(
         location,

@@ -25,12 +25,11 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf, nan
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from helpers.errors import UserError
-from helpers.objectstore.processes import start_python
+from helpers.objectstore.processes import open_python
 
 TICK_S = 0.002
 """How often a machine that runs is looked at: a stop and its end cost each thread some microseconds."""
@@ -123,7 +122,7 @@ class _Process:
         self.pid, self._clock = pid, (~pid << 3) | 2  # as <linux/posix-timers_types.h> has it
         self._seen_s = 0.0 if is_new else time.clock_gettime(self._clock)
         self.is_stopped = False
-        self._threads = dict[str, _Thread]()
+        self.threads = dict[str, _Thread]()
         self.busiest_s = 0.0  # seconds of the busiest thread, of those that have ended too
         self.find_threads(is_new=is_new)
 
@@ -132,11 +131,11 @@ class _Process:
         folder, names = f"/proc/{self.pid}/task", set[str]()
         with suppress(OSError):  # it has ended
             names = {*os.listdir(folder)}
-        for name in names - self._threads.keys():
+        for name in names - self.threads.keys():
             with suppress(OSError):
-                self._threads[name] = _Thread(f"{folder}/{name}/schedstat", is_new=is_new)
-        for name in self._threads.keys() - names:
-            self._threads.pop(name).close()
+                self.threads[name] = _Thread(f"{folder}/{name}/schedstat", is_new=is_new)
+        for name in self.threads.keys() - names:
+            self.threads.pop(name).close()
 
     def look(
         self, dilation: float, stopped_s: float, credit_s: float
@@ -145,7 +144,7 @@ class _Process:
         now_s = time.clock_gettime(self._clock)
         more_s, self._seen_s = now_s - self._seen_s, now_s
         debt_s, delayed_s = -inf, 0.0
-        for thread in self._threads.values():
+        for thread in self.threads.values():
             with suppress(OSError):  # it has ended
                 delayed_s += thread.look(dilation)
                 if stopped_s:
@@ -154,16 +153,11 @@ class _Process:
                 self.busiest_s = max(self.busiest_s, thread.used_s)
         return more_s, delayed_s, debt_s
 
-    @property
-    def n_threads(self) -> int:
-        """Count its threads."""
-        return len(self._threads)
-
     def close(self) -> None:
         """Close the files of its threads."""
-        for thread in self._threads.values():
+        for thread in self.threads.values():
             thread.close()
-        self._threads.clear()
+        self.threads.clear()
 
     def signal(self, number: signal.Signals) -> None:
         """Stop it or let it go on."""
@@ -191,21 +185,16 @@ class Machine:
         self._n_processors, self._dilation = n_processors, dilation
         self.spent = Spent(0.0, 0.0)
         self._account, self._stop_s, self._open_s = Account(), 0.0, 0.0
-        self._processes = dict[int, _Process]()
+        self.processes = dict[int, _Process]()
         self.find(is_new=False)
         self._seen_s = self._processes_s = self._threads_s = self.due_s = time.perf_counter()
 
-    @property
-    def pids(self) -> set[int]:
-        """Its processes."""
-        return {*self._processes}
-
     def find(self, *, is_new: bool = True) -> set[int]:
         """Look for processes that are new; return these."""
-        found = find_tree(self._root, self._but) - self._processes.keys()
+        found = find_tree(self._root, self._but) - self.processes.keys()
         for pid in found:
             with suppress(OSError):
-                self._processes[pid] = _Process(pid, is_new=is_new)
+                self.processes[pid] = _Process(pid, is_new=is_new)
         return found
 
     def look(self, credit_s: float = CREDIT_S, *, is_stopped: bool = False) -> float:
@@ -218,16 +207,16 @@ class Machine:
         stopped_s = passed_s if is_stopped else 0.0
         self._open_s = min(self._open_s + passed_s - stopped_s, _LATE_S)
         used_s, delayed_s, debt_s = 0.0, 0.0, -inf
-        for pid, process in [*self._processes.items()]:
+        for pid, process in [*self.processes.items()]:
             try:
                 more_s, later_s, most_s = process.look(self._dilation, stopped_s, credit_s)
             except OSError:  # it has ended
-                self._processes.pop(pid).close()
+                self.processes.pop(pid).close()
                 continue
             used_s, delayed_s, debt_s = used_s + more_s, delayed_s + later_s, max(debt_s, most_s)
             self.spent.thread_s = max(self.spent.thread_s, process.busiest_s)
         if is_stopped:
-            n_threads = sum(one.n_threads for one in self._processes.values())
+            n_threads = sum(len(one.threads) for one in self.processes.values())
             self._stop_s = min(used_s, _STOP_S * n_threads)
             used_s -= self._stop_s
         else:
@@ -246,18 +235,18 @@ class Machine:
         """Stop what is ahead of its processors, or let it go on; return processes that are new."""
         if now_s < self.due_s:
             return set()
-        is_stopped = any(process.is_stopped for process in self._processes.values())
+        is_stopped = any(process.is_stopped for process in self.processes.values())
         self.spent.stopped_s += is_stopped * (now_s - self._seen_s)
         credit_s = CREDIT_S + is_stopped * (now_s - self.due_s)
         debt_s = self.look(credit_s, is_stopped=is_stopped)
         order = signal.SIGSTOP if debt_s > 0 else signal.SIGCONT
-        for process in self._processes.values():
+        for process in self.processes.values():
             if process.is_stopped != (debt_s > 0):
                 process.signal(order)
         found = set[int]()
         if now_s - self._threads_s > _THREADS_S:
             self._threads_s = now_s
-            for process in self._processes.values():
+            for process in self.processes.values():
                 process.find_threads()
         if now_s - self._processes_s > _PROCESSES_S:
             self._processes_s, found = now_s, self.find()
@@ -266,12 +255,12 @@ class Machine:
 
     def free(self) -> None:
         """Let all go on."""
-        for process in self._processes.values():
+        for process in self.processes.values():
             process.signal(signal.SIGCONT)
 
     def close(self) -> None:
         """Close the files of all threads: each read of a record opens them anew."""
-        for process in self._processes.values():
+        for process in self.processes.values():
             process.close()
 
 
@@ -343,15 +332,8 @@ class Governor:
 @contextmanager
 def open_governor() -> Iterator[Governor]:
     """Start a governor, which ends with the context or with its owner and leaves nothing stopped."""
-    ours, theirs = Pipe()
-    with ours, theirs:
-        process = start_python("helpers.benchmark.governor", theirs)
-        theirs.close()
-        try:
-            yield Governor(ours)
-        finally:
-            ours.close()
-            process.wait()
+    with open_python("helpers.benchmark.governor") as (_, orders):
+        yield Governor(orders)
 
 
 def _open_guard() -> int:
@@ -393,7 +375,7 @@ def main(descriptor: str) -> None:
                     given = {"n_processors": n_processors, "dilation": dilation}
                     machines = [Machine(pid, but - {pid}, **given) for pid in pids]
                     for machine in machines:
-                        _tell(guard, machine.pids)
+                        _tell(guard, {*machine.processes})
                     orders.send(True)
             now_s = time.perf_counter()
             for machine in machines:

@@ -138,7 +138,11 @@ def measure_blocks(
     loop = _Loop(contenders, record, seed, dilations, charged, deadline_s, enter_group, progress)
     n_done, block_s, warm_ups = 0, 0.0, loop.plan_warm_ups(phase, n_warm_ups)
     record.stopped_by = ""
-    with _only_new_garbage(), ExitStack() as stack:
+    with ExitStack() as stack:
+        # collections pass over what is here now: before each read, all modules would take 0.2 s
+        gc.collect()
+        gc.freeze()
+        stack.callback(gc.unfreeze)
         if any(charged.values()):
             loop.governor = stack.enter_context(open_governor())
         while not record.stopped_by:
@@ -155,17 +159,6 @@ def measure_blocks(
                 block_s = sum(loop.spent_s) / len(loop.spent_s)
             n_done += 1
     return record.to_frame()
-
-
-@contextmanager
-def _only_new_garbage() -> Iterator[None]:
-    """Let collections pass over what is here now: before each read, all modules would take 0.2 s."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _refuse(contenders: Sequence[Contender]) -> None:

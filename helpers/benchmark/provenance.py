@@ -68,8 +68,11 @@ def describe(parameters: Mapping[str, object], *, but: Collection[str] = ()) -> 
 def machine() -> dict[str, Scalar]:
     """Describe this machine without naming it."""
     release = ".".join(platform.release().split(".")[:2])
+    facts = Path("/proc/cpuinfo")  # for `platform.processor` is empty on most Linuxes
+    lines = facts.read_text().splitlines() if facts.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
-        "cpu": _cpu_model(),
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
         "n_cores": n_cores(),
         "memory_gb": round(psutil.virtual_memory().total / 1e9),
         "system": f"{platform.system()} {release} {platform.machine()}",
@@ -79,14 +82,6 @@ def machine() -> dict[str, Scalar]:
 def n_cores() -> int:
     """Count the cores that this process may use, where the system can tell."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _cpu_model() -> str:
-    """Name the processor, for `platform.processor` is empty on most Linuxes."""
-    facts = Path("/proc/cpuinfo")
-    lines = facts.read_text().splitlines() if facts.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def imported() -> dict[str, str]:
@@ -106,7 +101,15 @@ def _imported(names: frozenset[str]) -> dict[str, str]:
         name.partition(".")[0] for name in names if getattr(sys.modules.get(name), "__file__", "")
     }
     owners = (name for package in loaded for name in _distribution_names().get(package, ()))
-    return {**{name: _installed(name) for name in owners if name != _NAME}, **_libraries()}
+    found = {name: _installed(name) for name in owners if name != _NAME}
+    # the libraries that h5py and netCDF4 have loaded; each brings its own HDF5
+    h5py, netcdf4 = sys.modules.get("h5py"), sys.modules.get("netCDF4")
+    libraries = {
+        "HDF5 of h5py": getattr(getattr(h5py, "version", None), "hdf5_version", None),
+        "HDF5 of netCDF4": getattr(netcdf4, "__hdf5libversion__", None),
+        "netCDF-C of netCDF4": getattr(netcdf4, "__netcdf4libversion__", None),
+    }
+    return found | {name: str(version) for name, version in libraries.items() if version}
 
 
 @functools.cache
@@ -125,17 +128,6 @@ def python_build() -> str:
     if "--enable-optimizations" not in options:
         return "not optimised"
     return "optimised, LTO" if re.search(r"--with-lto(?!=no)", options) else "optimised"
-
-
-def _libraries() -> dict[str, str]:
-    """Ask h5py and netCDF4 for the libraries that they have loaded; each brings its own HDF5."""
-    h5py, netcdf4 = sys.modules.get("h5py"), sys.modules.get("netCDF4")
-    found = {
-        "HDF5 of h5py": getattr(getattr(h5py, "version", None), "hdf5_version", None),
-        "HDF5 of netCDF4": getattr(netcdf4, "__hdf5libversion__", None),
-        "netCDF-C of netCDF4": getattr(netcdf4, "__netcdf4libversion__", None),
-    }
-    return {name: str(version) for name, version in found.items() if version}
 
 
 def installed(names: Iterable[str]) -> dict[str, str]:

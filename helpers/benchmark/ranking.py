@@ -110,14 +110,18 @@ def tabulate_comparisons(
     difference that was not found is not decided.
     """
     lines = [
-        (one.ratio.centre, one.ratio.low, one.ratio.high, one.noise, _tell(one))
-        for one in found.values()
+        (
+            *(key if isinstance(key, tuple) else (key,)),
+            one.ratio.centre,
+            one.ratio.low,
+            one.ratio.high,
+            one.noise,
+            _tell(one),
+        )
+        for key, one in found.items()
     ]
-    keys = [key if isinstance(key, tuple) else (key,) for key in found]
-    index = pd.MultiIndex.from_tuples(keys, names=names) if len(names) > 1 and keys else None
-    if index is None:
-        index = pd.Index([key[0] for key in keys], name=names[0])
-    return pd.DataFrame(lines, index, [ratio, "low", "high", "A/A noise", "verdict"])
+    heads = [*names, ratio, "low", "high", "A/A noise", "verdict"]
+    return pd.DataFrame(lines, columns=heads).set_index([*names])
 
 
 def _tell(found: Comparison) -> str:

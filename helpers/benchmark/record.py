@@ -135,15 +135,13 @@ WRITTEN = (*(name for name in COLUMNS if name not in {*_ORIGIN, *_DERIVED}), "ru
 _BEFORE = tuple(name for name in WRITTEN if name not in _LATER)
 
 
-def schema() -> pd.DataFrame:
-    """List the columns of a record, for the page on method."""
+def schema() -> list[tuple[str, ...]]:
+    """List the columns of a record, for the page on method: name, type, unit and meaning."""
     names = {abc.Mapping: "JSON", str: "text"}
-    lines = [
-        (names.get(KINDS[name], KINDS[name].__name__), *hint.__metadata__)
+    return [
+        (f"`{name}`", names.get(KINDS[name], KINDS[name].__name__), *hint.__metadata__)
         for name, hint in _HINTS.items()
     ]
-    index = pd.Index(COLUMNS, name="column")
-    return pd.DataFrame(lines, index=index, columns=["type", "unit", "description"])
 
 
 def runs_path(record: Path) -> Path:
@@ -332,7 +330,13 @@ class Record:
                     f"{self.path.name}: versions: {'; '.join(told)}; allowed: the same"
                 )
             versions |= row.versions
-            self._refuse_secrets(row)
+            cells = [_cell(getattr(row, name)) for name in COLUMNS]
+            clean = redact_tree(cells, self.secrets)
+            for name, cell, shown in zip(COLUMNS, cells, clean, strict=True):
+                if shown != cell:  # the column is named, not the value
+                    raise RecordError(
+                        f"{name}: shows a credential, which no record may; allowed: names of settings only"
+                    )
             if row.key in taken:
                 raise RecordError(f"{self.path.name}: {row.key} is there already")
             taken.add(row.key)
@@ -345,11 +349,11 @@ class Record:
             lines = [f'"{run}": {as_json(origin)}' for run, origin in runs.items()]
             replace_file(runs_path(self.path), "{\n" + ",\n".join(lines) + "\n}\n")
         is_whole = bool(self.rows) and not self._is_of_before
-        cells = (
+        lines_of = (
             [*(_cell(getattr(row, name)) for name in WRITTEN[:-1]), _run_of(row.origin)]
             for row in (rows if is_whole else [*self.rows, *rows])
         )
-        text = "".join(map(_write_line, cells))
+        text = "".join(map(_write_line, lines_of))
         if is_whole:
             _append(self.path, text)
         else:
@@ -357,16 +361,6 @@ class Record:
             self._is_of_before = False
         self._state = self._look()
         self._runs, self.rows, self._versions = runs, [*self.rows, *rows], versions
-
-    def _refuse_secrets(self, row: Row) -> None:
-        """Raise if a cell shows a credential, naming the column, not the value."""
-        cells = [_cell(getattr(row, name)) for name in COLUMNS]
-        clean = redact_tree(cells, self.secrets)
-        for name, cell, shown in zip(COLUMNS, cells, clean, strict=True):
-            if shown != cell:
-                raise RecordError(
-                    f"{name}: shows a credential, which no record may; allowed: names of settings only"
-                )
 
     def redact(self, text: str) -> str:
         """Black out credentials."""

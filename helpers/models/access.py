@@ -241,8 +241,6 @@ class Store:
     request_s: float = 0.0
     # whether chunks lie in one file, in their order, so that neighbours are read in one go
     is_file: bool = False
-    # processor seconds for each byte in the store: to inflate what compresses badly takes longer
-    stored_s_per_nbyte: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,9 +284,8 @@ def access_seconds(store: Store, counts: IoCounts, *, quantile: float = 0.5) -> 
     has_shards, has_requests = np.any(counts.n_shards), np.any(counts.n_requests)
     n_jobs = np.minimum(np.asarray(counts.n_shards, np.float64), n) if has_shards else n
     n_requests = counts.n_requests if has_requests else n + (n_jobs if has_shards else 0.0)
-    # what a chunk costs: its call, its bytes in the array, and its bytes in the store
-    decode_s = store.decode_s_per_nbyte * np.asarray(counts.chunk_nbytes, np.float64)
-    cpu_s = store.chunk_s + decode_s + store.stored_s_per_nbyte * stored_nbytes
+    # what a chunk costs: its call, and its bytes in the array
+    cpu_s = store.chunk_s + store.decode_s_per_nbyte * np.asarray(counts.chunk_nbytes, np.float64)
     network, abreast = store.network, np.minimum(store.n_connections, n_jobs)
     job = _Job(
         network=network,

@@ -317,14 +317,12 @@ class _Simulation:
             asked_s = max(asked_s, self.next_request_s)
             gap_s = self.client.requests_per_chunk / self.network.requests_per_s
             self.next_request_s = asked_s + gap_s
-        first_byte_s = asked_s + (self.request_s + step.opening_s) + self.draw_wait_s()
-        heapq.heappush(self.waiting, (first_byte_s, number))
-
-    def draw_wait_s(self) -> float:
         whole, part = divmod(self.client.requests_per_chunk, 1)
         shares = [1.0] * int(whole) + [part] * bool(part)
         draws_s = (share * self.network.draw_first_byte_s(self.rng) for share in shares)
-        return sum(draws_s) + self.client.wait_s_per_chunk
+        wait_s = sum(draws_s) + self.client.wait_s_per_chunk
+        first_byte_s = asked_s + (self.request_s + step.opening_s) + wait_s
+        heapq.heappush(self.waiting, (first_byte_s, number))
 
     def ask_queued(self) -> None:
         while self.queued and self.queued[0][0] <= self.n_ended:

@@ -24,7 +24,6 @@ from helpers.netem.http import (
     Head,
     PeerClosed,
     Source,
-    has_body,
     is_readable,
     parse_response,
     range_of,
@@ -187,14 +186,6 @@ class BodyTransfer:
         self.sink.sendall(line + trailer)
 
 
-def connect(address: tuple[str, int]) -> socket.socket:
-    """Connect to a server."""
-    sock = socket.create_connection(address, CONNECT_TIMEOUT_S)
-    sock.settimeout(None)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
-
-
 class Upstream:
     """Hold one connection to the server, opened when first needed."""
 
@@ -214,7 +205,9 @@ class Upstream:
         if self.source is not None and is_readable(self.source.sock):
             self.close()  # an idle connection that has something to say says that it is closed
         if self.source is None:
-            self.source = Source(connect(self.address))
+            self.source = Source(socket.create_connection(self.address, CONNECT_TIMEOUT_S))
+            self.source.sock.settimeout(None)
+            self.source.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self.source
 
     def ask(self, request: Head, body: BodyTransfer, source: Source) -> Head:
@@ -363,7 +356,8 @@ class Exchange:
         """Pass a response back; tell whether the connection goes on."""
         row = self.row
         row.range_start, row.range_nbytes = range_of(self.request, response)
-        is_empty = not has_body(self.request.first[0], response.status) or response.length == 0
+        has_none = self.request.first[0] == b"HEAD" or response.status in (204, 304)
+        is_empty = has_none or response.length == 0
         # the first byte is due a delay after the end of the request
         asked_s = self.upstream.passed_s if self.request.brings_body else row.start_s
         self.met.link.sleep_until(asked_s + self.met.delay_s)

@@ -117,11 +117,6 @@ def parse_response(raw: bytes) -> Head:
     return Head(raw, (words[0], words[1], words[2] if len(words) > 2 else b""), fields)
 
 
-def has_body(method: bytes, status: int) -> bool:
-    """Tell whether a final response to `method` with `status` has a body at all."""
-    return method != b"HEAD" and status not in (204, 304)
-
-
 def key_of(target: bytes) -> str:
     """Return the path of a request's target, decoded; of its query, which may hold a signature, nothing."""
     path = target.partition(b"?")[0]

@@ -222,24 +222,19 @@ def get_profile(name: str) -> Profile:
     if path is None:
         allowed = f"{', '.join(profile_names())}, or the path of a YAML file that is there"
         raise UserError(f"profile: {name!r}; allowed: {allowed}")
-    found = read_profile_file(path)
-    if isinstance(measured_on := found.measurement.get("machine"), Mapping):
-        from helpers.benchmark.provenance import differences, machine
-
-        if others := "; ".join(differences(machine(), measured_on)):
-            _warn(f"{found.name} was measured on another machine: {others}")
-    return found
-
-
-def read_profile_file(path: Path) -> Profile:
-    """Read a profile from a YAML file; refuse what is none in one line."""
     figures = read_yaml(path, f"profile {path.name!r}")
     measurement = figures.pop("measurement", {})
     if not isinstance(measurement, dict):
         told = f"measurement: {show(measurement)}; allowed: a mapping"
         raise UserError(f"profile {path.name!r}: {told}")
     figures.pop("scale", None)  # always 1 in the files of earlier calibrations
-    return replace(make_profile(path.name, figures), measurement=measurement)
+    found = replace(make_profile(path.name, figures), measurement=measurement)
+    if isinstance(measured_on := found.measurement.get("machine"), Mapping):
+        from helpers.benchmark.provenance import differences, machine
+
+        if others := "; ".join(differences(machine(), measured_on)):
+            _warn(f"{found.name} was measured on another machine: {others}")
+    return found
 
 
 @cache

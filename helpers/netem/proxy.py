@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +18,7 @@ from urllib.parse import urlsplit
 from helpers.errors import UserError, redact
 from helpers.models.transfer import Request
 from helpers.netem.profiles import Profile, check_dilation
-from helpers.objectstore.processes import start_python
-
-# After this long a proxy that was told to stop is killed.
-STOP_TIMEOUT_S = 5.0
+from helpers.objectstore.processes import GRACE_S, environment, open_python
 
 
 class Proxy:
@@ -32,15 +28,10 @@ class Proxy:
     """
 
     def __init__(self, process: subprocess.Popen[bytes], pipe: Connection, port: int) -> None:
-        self._process, self._pipe = process, pipe
+        self._process, self._pipe, self.pid = process, pipe, process.pid
         self._lock = threading.Lock()
         self.endpoint_url = f"http://127.0.0.1:{port}"
         """Where clients find the store through the proxy."""
-
-    @property
-    def pid(self) -> int:
-        """Process id of the proxy."""
-        return self._process.pid
 
     def find_lost(self) -> str:
         """Say in a line that the proxy has ended, if it has."""
@@ -57,7 +48,7 @@ class Proxy:
                 return self._pipe.recv()
             except (EOFError, OSError):
                 with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(STOP_TIMEOUT_S)
+                    self._process.wait(GRACE_S)
                 raise UserError(self.find_lost() or "the proxy does not answer") from None
 
     def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
@@ -80,17 +71,11 @@ class Proxy:
         """Return where clients find the store by TLS; they and what they start trust it meanwhile."""
         from helpers.netem.certificates import BUNDLE_VARIABLES
 
-        before = {name: os.environ.get(name) for name in BUNDLE_VARIABLES}
         with TemporaryDirectory(prefix="arrays-tls-") as folder:
             bundle = Path(folder) / "trusted.pem"
             self._command("encrypt", bundle)
-            os.environ.update(dict.fromkeys(BUNDLE_VARIABLES, str(bundle)))
-            try:
+            with environment(dict.fromkeys(BUNDLE_VARIABLES, str(bundle))):
                 yield self.endpoint_url.replace("http:", "https:")
-            finally:
-                for name, value in before.items():
-                    os.environ.pop(name, None)
-                    os.environ.update({} if value is None else {name: value})
 
     def take_trace(self) -> list[Request]:
         """Return the rows of the requests that ended since the last call, in that order, and forget them."""
@@ -128,26 +113,14 @@ def open_proxy(
     as many times slower, and its trace is in virtual seconds.
     """
     check_dilation(dilation)
-    address = _address(upstream_url)
-    pipe, theirs = Pipe()
-    with pipe, theirs:
-        given = (*address, seed, dilation, os.getpid())
-        process = start_python("helpers.netem.proxy_process", theirs, *given)
-        theirs.close()
+    given = (*_address(upstream_url), seed, dilation, os.getpid())
+    with open_python("helpers.netem.proxy_process", *given) as (process, pipe):
         try:
-            try:
-                port = int(pipe.recv())
-            except EOFError as error:
-                raise RuntimeError(
-                    f"the proxy did not start (exit code {process.wait()}); its error is above"
-                ) from error
-            proxy = Proxy(process, pipe, port)
-            proxy.emulate(profile)
-            yield proxy
-        finally:
-            pipe.close()  # the end of which tells it to end
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            port = int(pipe.recv())
+        except EOFError as error:
+            raise RuntimeError(
+                f"the proxy did not start (exit code {process.wait()}); its error is above"
+            ) from error
+        proxy = Proxy(process, pipe, port)
+        proxy.emulate(profile)
+        yield proxy

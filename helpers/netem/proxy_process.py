@@ -185,7 +185,6 @@ BACKLOG = 1024
 # 300 threads of the default 8 MiB would reserve 2.4 GB of addresses.
 STACK_NBYTES = 1 << 18
 
-
 _HOST = "127.0.0.1"
 
 
@@ -225,19 +224,8 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 }
 
 
-def obey(commands: Commands, emulation: Emulation, owner_pid: int) -> None:
-    """Answer commands until the owner is gone."""
-    while os.getppid() == owner_pid:
-        if commands.poll(OWNER_CHECK_S):
-            try:
-                command, *arguments = commands.recv()
-            except EOFError:
-                return
-            commands.send(COMMANDS[command](emulation, *arguments))
-
-
 def main(arguments: list[str]) -> None:
-    """Proxy until the owner is gone; threads under way end with the process."""
+    """Answer commands until the owner is gone; threads under way end with the process."""
     descriptor, host, port, seed, dilation, owner_pid = arguments
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who then stops us
     threading.stack_size(STACK_NBYTES)
@@ -245,7 +233,11 @@ def main(arguments: list[str]) -> None:
     emulation = Emulation((host, int(port)), seed=int(seed), dilation=float(dilation))
     threading.Thread(target=accept_all, args=(listener, emulation, owner), daemon=True).start()
     commands.send(listener.getsockname()[1])
-    obey(commands, emulation, owner)
+    with suppress(EOFError):
+        while os.getppid() == owner:
+            if commands.poll(OWNER_CHECK_S):
+                command, *given = commands.recv()
+                commands.send(COMMANDS[command](emulation, *given))
 
 
 if __name__ == "__main__":

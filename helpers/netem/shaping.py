@@ -57,9 +57,6 @@ class VirtualTime:
         return real_s / self.dilation
 
 
-REAL_TIME = VirtualTime()
-
-
 class Sleeper:
     """Sleep until a moment, less the lateness with which sleeps have ended so far."""
 
@@ -173,7 +170,7 @@ def quantum_nbytes(profile: Profile) -> int:
 class Link:
     """Hold what all connections share under one profile: the link and the request rate."""
 
-    def __init__(self, profile: Profile, virtual: VirtualTime = REAL_TIME) -> None:
+    def __init__(self, profile: Profile, virtual: VirtualTime) -> None:
         self.profile, self.time = profile, virtual
         self.quantum_nbytes = quantum_nbytes(profile)
         self._lock = threading.Lock()

@@ -19,7 +19,7 @@ from botocore.parsers import ResponseParserError
 from fsspec import AbstractFileSystem, filesystem
 
 from helpers.errors import UserError, find_secrets, redact
-from helpers.objectstore.processes import deadline
+from helpers.objectstore.processes import deadline, environment
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -30,13 +30,6 @@ CONNECT_S = 5
 SILENCE_S = 15  # without a byte: s3fs
 REQUEST_S = 30  # for the whole request: obstore
 _ANSWER_S = 30.0  # for the first answer of a store, which may come a byte at a time
-
-CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_EC2_METADATA_DISABLED",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,32 +114,26 @@ class Location:
             "secret_access_key": self.secret_key,
             "session_token": token,
         }
-        return obstore.store.S3Store(
-            self.bucket,
-            prefix=self.prefix or None,
-            region=self.region,
-            skip_signature=self.access_key is None,
-            client_options=self._client_options(),
-            retry_config=retry_config,
-            **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
-        )
-
-    def _client_options(self) -> ClientConfig:
-        """Say when obstore gives a request up, keep out proxies, and stay with the host that is named.
-
-        It has no switch for either: it takes proxies from the environment, and follows an answer
-        that leads to another host with the token of a session. So all hosts but this one are sent
-        to a proxy that is not there, unless one of the environment leads out.
-        """
-        options: ClientConfig = {
+        # It has no switch that keeps out proxies or stays with the host that is named: it takes them
+        # from the environment, and follows an answer that leads to another host with the token of a
+        # session. So all hosts but this one are sent to a proxy that is not there, unless one leads out.
+        patience: ClientConfig = {
             "allow_http": True,
             "connect_timeout": f"{CONNECT_S} seconds",
             "timeout": f"{REQUEST_S} seconds",
         }
         host = urlsplit(self.endpoint_url or "").hostname or ""
         if host and (is_here(self.endpoint_url) or not getproxies_environment()):
-            options |= {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
-        return options
+            patience |= {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": host}
+        return obstore.store.S3Store(
+            self.bucket,
+            prefix=self.prefix or None,
+            region=self.region,
+            skip_signature=self.access_key is None,
+            client_options=patience,
+            retry_config=retry_config,
+            **{name: value for name, value in options.items() if value is not None},  # type: ignore[arg-type]
+        )
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -219,7 +206,11 @@ class Location:
             config=config,
         )
         if self.endpoint_url:  # a store that is not Amazon's leads nowhere else
-            client.meta.events.register_last("before-parameter-build.s3", _lead_nowhere)
+            # botocore follows no redirect then: it would ask for the region, and be led elsewhere, for ever
+            client.meta.events.register_last(
+                "before-parameter-build.s3",
+                lambda context, **_: context["s3_redirect"].update(redirected=True),
+            )
         return client
 
     def check(self) -> None:
@@ -258,11 +249,6 @@ class Location:
                 f"store: endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url};"
                 " allowed: the address of a running S3 server (AWS_ENDPOINT_URL)"
             ) from error
-
-
-def _lead_nowhere(context: dict[str, Any], **_: object) -> None:
-    """Let botocore follow no redirect: it would ask for the region, and be led elsewhere, for ever."""
-    context["s3_redirect"]["redirected"] = True
 
 
 def is_here(endpoint_url: str | None) -> bool:
@@ -317,16 +303,13 @@ def _find_credentials(session: Any, *, is_amazon: bool) -> tuple[str | None, ...
         ) from error
 
 
-@contextlib.contextmanager
-def credentials(location: Location) -> Iterator[None]:
+def credentials(location: Location) -> contextlib.AbstractContextManager[None]:
     """Put the credentials of a store where clients without arguments look for them."""
-    keys = location.access_key, location.secret_key, location.session_token, "true"
-    before = {name: os.environ.pop(name, None) for name in CREDENTIALS}
-    os.environ.update({name: key for name, key in zip(CREDENTIALS, keys, strict=True) if key})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+    return environment(
+        {
+            "AWS_ACCESS_KEY_ID": location.access_key or None,
+            "AWS_SECRET_ACCESS_KEY": location.secret_key or None,
+            "AWS_SESSION_TOKEN": location.session_token or None,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+    )

@@ -22,10 +22,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any
 
 import psutil
 
@@ -97,12 +98,44 @@ def deadline(seconds: float, find_lost: Callable[[], str] = str) -> Iterator[Non
         signal.signal(signal.SIGALRM, before)
 
 
-def start_python(module: str, pipe: Connection, *given: object) -> subprocess.Popen[bytes]:
-    """Run a module of these very `helpers`, wherever the owner is; it takes one end of a pipe, then the rest."""
+@contextmanager
+def open_python(
+    module: str, *given: object
+) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
+    """Run a module of these very `helpers`, wherever the owner is; it takes one end of a pipe, then the rest.
+
+    At the end of the other end it ends too, or is killed after `GRACE_S`.
+    """
     places = [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
-    command = [sys.executable, "-m", module, *map(str, (pipe.fileno(), *given))]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[pipe.fileno()], env=env)
+    ours, theirs = Pipe()
+    with ours:
+        with theirs:
+            command = [sys.executable, "-m", module, *map(str, (theirs.fileno(), *given))]
+            inherited: Any = {"stdin": subprocess.DEVNULL, "pass_fds": [theirs.fileno()]}
+            process = subprocess.Popen(command, env=env, **inherited)
+        try:
+            yield process, ours
+        finally:
+            ours.close()
+            try:
+                process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables, take those away that are None, and put back afterwards what was there."""
+    before = {name: os.environ.pop(name, None) for name in changes}
+    os.environ.update({name: value for name, value in changes.items() if value is not None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            os.environ.update({} if value is None else {name: value})
 
 
 def peak_nbytes(pid: int) -> int:
@@ -129,7 +162,7 @@ def remove_left(folder: Path, prefix: str) -> None:
             shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
 
 
-class Child:
+class Child(AbstractContextManager["Child"]):
     """A running command that cannot outlive the process that started it.
 
     Made by `start_child`; a context manager that stops the command on leaving.
@@ -142,10 +175,6 @@ class Child:
         self.pid, self.supervisor_pid = pid, supervisor.pid
         self._output, self._supervisor = output, supervisor
         self._last_line = ""  # once it is stopped
-
-    def __enter__(self) -> Self:
-        """Return the child itself."""
-        return self
 
     def __exit__(self, *_error: object) -> None:
         """Stop the child."""

@@ -19,10 +19,11 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import botocore.exceptions
 import botocore.session
@@ -50,7 +51,7 @@ def find_or_build_versitygw() -> Path:
     """Return the path of versitygw at the pinned version, built on a first call, once by all that call."""
     if named := os.environ.get("ARRAYS_VERSITYGW"):
         path = Path(named).absolute()
-        if (found := _ask_version(path)) != VERSION:
+        if (found := _ask([path, "--version"], r"^Version[ \t]*:[ \t]*v?(\S+)", {})) != VERSION:
             problem = f"version {found}" if path.exists() else "no such file"
             raise UserError(f"ARRAYS_VERSITYGW {path}: {problem}; allowed: versitygw {VERSION}")
         return path
@@ -71,15 +72,14 @@ def is_built_from_source(path: Path) -> bool:
     return path.is_file() and record in path.read_bytes()
 
 
-def _ask_version(path: Path) -> str:
-    """Ask a versitygw for its version."""
+def _ask(command: Sequence[str | Path], pattern: str, env: Mapping[str, str]) -> str:
+    """Ask a program for its version."""
+    how: Any = {"capture_output": True, "text": True, "timeout": 30}
     try:
-        asked = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=30, env={}, check=False
-        )
+        asked = subprocess.run(command, **how, env=env, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    said = re.search(r"^Version[ \t]*:[ \t]*v?(\S+)", asked.stdout, flags=re.MULTILINE)
+    said = re.search(pattern, asked.stdout, flags=re.MULTILINE)
     return said[1] if said and not asked.returncode else "unknown"
 
 
@@ -102,9 +102,15 @@ def _build_once(target: Path) -> None:
 
 def _build(folder: Path) -> Path:
     """Build with the toolchain on PATH, else with one fetched into the folder."""
-    env = _go_environment(folder)
+    # Go writes into one folder alone, and fetches as the user has set it, with `go env -w` too
+    places = {"GOPATH": "path", "GOBIN": "bin", "GOCACHE": "cache", "GOTMPDIR": "temporary"}
+    places |= {"GOMODCACHE": "modules"}
+    (folder / "temporary").mkdir()
+    env = {name: os.fspath(folder / place) for name, place in places.items()}
+    env = {**os.environ, **env, "CGO_ENABLED": "0"}
     go = shutil.which("go")
-    if go is None or _go_version(go, env) < _LEAST_GO:
+    said = _ask([go, "env", "GOVERSION"], r"^go(\d+\.\d+)", env) if go else ""
+    if go is None or tuple(map(int, re.findall(r"\d+", said))) < _LEAST_GO:
         say(
             f"no Go {_LEAST_GO[0]}.{_LEAST_GO[1]} or newer on PATH: fetching one, not to stay",
             err=True,
@@ -114,24 +120,6 @@ def _build(folder: Path) -> Path:
     flags = ["-modcacherw", "-trimpath", f"-ldflags=-s -w -X main.Version=v{VERSION}"]
     _run([go, "install", *flags, f"{_MODULE}/cmd/versitygw@v{VERSION}"], folder=folder, env=env)
     return folder / "bin" / "versitygw"
-
-
-def _go_environment(folder: Path) -> dict[str, str]:
-    """Let Go write into one folder alone, and fetch as the user has set it, with `go env -w` too."""
-    places = {"GOPATH": "path", "GOBIN": "bin", "GOCACHE": "cache", "GOTMPDIR": "temporary"}
-    ours = {name: os.fspath(folder / place) for name, place in places.items()}
-    (folder / "temporary").mkdir()
-    ours |= {"GOMODCACHE": os.fspath(folder / "modules"), "CGO_ENABLED": "0"}
-    return {**os.environ, **ours}
-
-
-def _go_version(go: str, env: Mapping[str, str]) -> tuple[int, int]:
-    """Ask a Go toolchain for its version; (0, 0) if it does not say."""
-    asked = subprocess.run(
-        [go, "env", "GOVERSION"], capture_output=True, text=True, env=env, check=False
-    )
-    said = re.match(r"go(\d+)\.(\d+)", asked.stdout)
-    return (int(said[1]), int(said[2])) if said else (0, 0)
 
 
 def _fetch_go(folder: Path) -> str:
@@ -211,9 +199,6 @@ def metadata_arguments(folder: Path) -> list[str]:
     return ["--sidecar", os.fspath(sidecar)] if sidecar.exists() else []
 
 
-_START_TIMEOUT_S = 30.0
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """How to reach an S3 server that runs."""
@@ -221,9 +206,13 @@ class Server:
     endpoint_url: str  # address, such as ``http://127.0.0.1:40000``
     access_key: str = field(repr=False)  # credentials; not part of the representation
     secret_key: str = field(repr=False)
-    region: str  # region that signatures name
-    folder: Path  # store folder
+    region: str = "us-east-1"  # region that signatures name
     pid: int = 0  # of its supervisor
+
+    def locate(self, bucket: str) -> Location:
+        """Locate a bucket."""
+        keys = self.access_key, self.secret_key
+        return Location("s3", bucket, "", self.endpoint_url, *keys, self.region)
 
 
 @contextmanager
@@ -235,7 +224,7 @@ def open_server(folder: Path) -> Iterator[Server]:
         with socket.create_server(("127.0.0.1", 0)) as probe:  # a port that nobody uses now
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         keys = secrets.token_hex(10), secrets.token_hex(20)
-        server = Server(f"http://{address}", *keys, region="us-east-1", folder=root)
+        server = Server(f"http://{address}", *keys)
         argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
         # all that versitygw shall see: its own variables could change it
         env = {
@@ -246,15 +235,14 @@ def open_server(folder: Path) -> Iterator[Server]:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
         with start_child(argv, env=env, log=root / "versitygw.log") as child:
-            child.wait_until(lambda: _answers(server), timeout_s=_START_TIMEOUT_S)
+            child.wait_until(lambda: _answers(server))
             yield replace(server, pid=child.supervisor_pid)
 
 
 def _answers(server: Server) -> bool:
     """Tell whether the server lists its buckets to its own credentials: it is ours, and not another."""
-    keys = server.access_key, server.secret_key
-    near = Location("s3", "", "", server.endpoint_url, *keys, server.region)
-    client = near.botocore(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
+    patience = {"connect_timeout": 1, "read_timeout": 1, "retries": {"total_max_attempts": 1}}
+    client = server.locate("").botocore(**patience)
     try:
         return bool(client.list_buckets())
     except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
@@ -349,13 +337,11 @@ def _open_embedded(
         open_server(folder) as server,
         open_proxy(server.endpoint_url, profile=profile, seed=seed, dilation=dilation) as proxy,
     ):
-        keys = server.access_key, server.secret_key
-        near = Location("s3", _BUCKET, "", server.endpoint_url, *keys, server.region)
+        near = server.locate(_BUCKET)
         client = near.botocore()
         if _BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
             client.create_bucket(Bucket=_BUCKET)
-        pids = server.pid, proxy.pid
-        yield Testbed(near, near.through(proxy.endpoint_url), proxy, pids)
+        yield Testbed(near, near.through(proxy.endpoint_url), proxy, (server.pid, proxy.pid))
 
 
 def make_room(folder: Path, needed_nbytes: int) -> None:

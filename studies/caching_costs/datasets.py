@@ -29,7 +29,7 @@ from zarr.storage import FsspecStore, ObjectStore
 
 from helpers.arrays import stores
 from helpers.arrays.fields import FILL, SampleArray
-from helpers.arrays.writers import expected_warning
+from helpers.arrays.readers import expected_warning
 from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
 

@@ -10,9 +10,8 @@ from pydantic import Field, model_validator
 
 from helpers import parameters
 from helpers.arrays.clusters import KINDS, check_reach, read_options
-from helpers.arrays.readers import READERS
+from helpers.arrays.readers import READERS, Codec
 from helpers.arrays.stores import check_chunk_shape, open_entry
-from helpers.arrays.writers import Codec
 from helpers.errors import UserError, show
 from helpers.netem.profiles import get_profile, profile_names
 from helpers.parameters import (

@@ -17,7 +17,7 @@ from dask.delayed import delayed
 from intake.readers import datatypes
 from intake.readers import readers as intake_readers
 
-from helpers.arrays import readers, reads, stores, writers
+from helpers.arrays import readers, reads, stores
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import CheckError
@@ -201,7 +201,7 @@ def make_layouts(stored: StoredArray, names: Sequence[str]) -> dict[str, stores.
         shape, block_shape = (stored.shape, stored.chunk_shape) if is_tiles else tables.cut(stored)
 
         def blocks(shape: Any = shape, block_shape: Any = block_shape) -> Any:
-            for block in writers.iterate_blocks(shape, block_shape):
+            for block in readers.iterate_blocks(shape, block_shape):
                 yield block, np.asarray(group[stored.variable][block].to_numpy(), np.float32)
 
         def write(place: Location, layout: str = layout, shape: Any = shape) -> dict[str, Any]:

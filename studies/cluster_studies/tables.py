@@ -16,8 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from helpers.arrays.readers import DIMENSIONS, Block, Blocks, put_folder
 from helpers.arrays.stores import StoredArray
-from helpers.arrays.writers import DIMENSIONS, Block, Blocks, put_folder
 from helpers.objectstore.locations import Location
 
 ROW_NBYTES = 24

@@ -72,6 +72,10 @@ class Client:
     # whether a connection goes on while the chunk it brought is decoded
     is_overlapped: bool = False
 
+    def n_in_flight(self, n_requests: int) -> int:
+        """Count the requests that it may have in flight."""
+        return self.in_flight or n_requests
+
     def missing(self) -> list[str]:
         """List the packages that it needs and that are not there."""
         return [name for name in self.packages if importlib.util.find_spec(name) is None]

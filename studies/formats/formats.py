@@ -12,9 +12,9 @@ import obstore
 import zarr
 from zarr.storage import ObjectStore
 
-from helpers.arrays import stores, writers
+from helpers.arrays import readers, stores
+from helpers.arrays.readers import Layout
 from helpers.arrays.stores import StoredArray
-from helpers.arrays.writers import Layout
 from helpers.benchmark.provenance import installed
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
@@ -42,11 +42,11 @@ class Format:
 def _write_layout(folder: Location, source: Source, *, layout: Layout, **more: Any) -> None:
     """Write a layout that other studies share, all values at once."""
     everything = [((slice(None),) * source.values.ndim, source.values)]
-    writers.WRITERS[layout](folder, lambda: iter(everything), **source.array(), **more)
+    readers.WRITERS[layout](folder, lambda: iter(everything), **source.array(), **more)
 
 
 def _write_references(folder: Location, source: Source) -> None:
-    writers.write_references(folder, source.netcdf, variable=source.variable)
+    readers.write_references(folder, source.netcdf, variable=source.variable)
 
 
 def _write_shards(folder: Location, source: Source) -> None:
@@ -136,12 +136,12 @@ def make_source(stored: StoredArray) -> Source:
     """Read the values that every format holds, without the network, verified by their checksums."""
     group = zarr.open_group(ObjectStore(stored.at("zarr").obstore(), read_only=True), mode="r")
     values: Values = np.asarray(group[stored.variable][...], np.float32)  # type: ignore[index]
-    blocks = writers.iterate_blocks(stored.shape, stored.chunk_shape)
+    blocks = readers.iterate_blocks(stored.shape, stored.chunk_shape)
     for block, expected in zip(blocks, stored.checksums.ravel(), strict=True):
         if stores.checksum(values[block]) != expected:
             raise UserError(
                 f"store: {stored.at('zarr').url} holds other values than were written;"
                 " allowed: what this study has written; remove it"
             )
-    codec = cast("writers.Codec", stored.codec)
+    codec = cast("readers.Codec", stored.codec)
     return Source(values, stored.variable, stored.chunk_shape, codec, stored.at("netcdf"))

@@ -10,8 +10,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from helpers.arrays.readers import Codec
 from helpers.arrays.stores import StoredArray
-from helpers.arrays.writers import Codec
 from helpers.objectstore.locations import Location
 
 Values = NDArray[np.float32]

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import numpy as np
 import obstore
 
+from helpers.arrays.readers import BLOSC_LEVEL, DIMENSIONS, put_folder
 from helpers.arrays.stores import StoredArray
-from helpers.arrays.writers import BLOSC_LEVEL, DIMENSIONS, put_folder
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.formats.source import Box, Read, Source, Values

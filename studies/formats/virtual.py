@@ -9,14 +9,14 @@ from typing import Any
 import xarray as xr
 from virtualizarr.parsers import KerchunkParquetParser
 
-from helpers.arrays.stores import StoredArray
-from helpers.arrays.writers import (
+from helpers.arrays.readers import (
     create_zarr,
     expected_warning,
     make_registry,
     open_virtual,
     put_folder,
 )
+from helpers.arrays.stores import StoredArray
 from helpers.objectstore.locations import Location
 from studies.formats.source import Read, Source
 

@@ -41,7 +41,7 @@ class FormatRead(Steps):
     @property
     def n_in_flight(self) -> int:
         """Requests in flight that the client may have; zarr's own default where it has one."""
-        return self.client.in_flight or self.n_requests
+        return self.client.n_in_flight(self.n_requests)
 
     @property
     def shape(self) -> tuple[int, ...]:

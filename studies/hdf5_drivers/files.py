@@ -30,7 +30,7 @@ from virtualizarr.parsers import HDFParser
 from advisors.hdf5.files import list_datasets
 from advisors.hdf5.prediction import MIB
 from helpers.arrays import stores
-from helpers.arrays.writers import expected_warning, make_registry
+from helpers.arrays.readers import expected_warning, make_registry
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.drivers import (
@@ -67,13 +67,7 @@ class Granule:
     seed: int = 0  # of the values
 
     def photons_of(self, beam: str) -> int:
-        """Count the photons of a beam.
-
-        Examples
-        --------
-        >>> Granule(150_000).photons_of("gt1l")
-        40000
-        """
+        """Count the photons of a beam."""
         return self.n_photons * _WEIGHTS[BEAMS.index(beam)] // sum(_WEIGHTS)
 
 

@@ -43,15 +43,12 @@ def write_array(
 ) -> str:
     """Store a dataset that xarray opens, and return its address."""
     n_time, n_y, n_x = shape
-    sample = SampleArray(
-        ROOT / "data" / "ocean-temperature.nc", "temperature", (n_time, 1, n_y, n_x), seed
-    )
+    source = ROOT / "data" / "ocean-temperature.nc"
+    sample = SampleArray(source, "temperature", (n_time, 1, n_y, n_x), seed)
     values = sample.block((0, 0, 0, 0), sample.shape)[:, 0]
     dims = ("time", "y", "x")
-    dataset = xr.Dataset(
-        {"temperature": (dims, values)},
-        {name: np.arange(n) for name, n in zip(dims, shape, strict=True)},
-    )
+    coordinates = {name: np.arange(n) for name, n in zip(dims, shape, strict=True)}
+    dataset = xr.Dataset({"temperature": (dims, values)}, coordinates)
     place = testbed.near / "own-program"
     with warnings.catch_warnings():
         # consolidated metadata are no part of Zarr 3
@@ -103,13 +100,11 @@ class Program(Steps):
             "AWS_SECRET_ACCESS_KEY": far.secret_key, "AWS_SESSION_TOKEN": far.session_token,
             "AWS_REGION": far.region,
         } if STORED in self.command else {}  # fmt: skip
-        variables = {name: str(value) for name, value in given.items() if value} | read_setting(
-            self.setting
-        )
+        variables = {name: str(value) for name, value in given.items() if value}
+        variables |= read_setting(self.setting)
         if not self.is_traced:
-            ended = subprocess.run(
-                words, env={**os.environ, **variables}, stdout=subprocess.PIPE, check=False
-            )
+            env = {**os.environ, **variables}
+            ended = subprocess.run(words, env=env, stdout=subprocess.PIPE, check=False)
             self.digest = sha256(ended.stdout).hexdigest()
             return ended.returncode
         self.run_ = launch.run(words, environment=variables, is_silent=True)

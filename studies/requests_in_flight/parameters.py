@@ -8,8 +8,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from helpers import parameters
+from helpers.arrays.readers import Codec
 from helpers.arrays.stores import check_chunk_shape
-from helpers.arrays.writers import Codec
 from helpers.errors import UserError
 from helpers.parameters import (
     RECORD,

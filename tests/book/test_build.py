@@ -368,5 +368,5 @@ def test_the_first_page_has_four_pictures_of_what_is_shown() -> None:
     found = {"default-s": Finding(16.0), "whole-s": Finding(1.0)}
     told = {name: draw() for name, draw in draw_pictures(lambda _case: found).items()}
     assert len(told) == 4 and all(one.startswith("<?xml") for one in told.values())
-    assert " 16</text>" in told["home-hdf5.svg"]
-    assert " 16</text>" not in draw_pictures(lambda _case: {})["home-hdf5.svg"]()
+    assert ">16</text>" in told["home-hdf5.svg"]
+    assert ">16</text>" not in draw_pictures(lambda _case: {})["home-hdf5.svg"]()

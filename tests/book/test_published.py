@@ -147,11 +147,18 @@ def test_a_claim_and_its_finding_are_of_one_quantity(name: str) -> None:
         assert one.quantity and (found is None or found.quantity in ("", one.quantity))
 
 
-def test_verdicts_are_in_step(tmp_path: Path) -> None:
-    """The table is what records and claims give now, with every claim and its own verdict."""
-    assert published.write_verdicts(tmp_path / "again.csv")
-    assert not published.write_verdicts(tmp_path / "again.csv")
-    assert (tmp_path / "again.csv").read_text() == published.VERDICTS.read_text()
+@pytest.mark.parametrize(
+    "table", [published.VERDICTS, published.RATIOS], ids=lambda path: path.stem
+)
+def test_tables_are_in_step(table: Path, tmp_path: Path) -> None:
+    """A committed table is what `wire derive` writes of the committed records, once."""
+    assert tmp_path / table.name in published.write_tables(tmp_path)
+    assert not published.write_tables(tmp_path)
+    assert (tmp_path / table.name).read_text() == table.read_text()
+
+
+def test_every_claim_has_its_verdict() -> None:
+    """Of each claim there is a line, and a number where it was decided."""
     table = pd.read_csv(published.VERDICTS)
     assert {*table["claim"]} == {*CLAIMS}
     decided = table[table["verdict"] != "cannot be decided here"]
@@ -262,12 +269,6 @@ def test_a_case_is_its_record_and_the_reference(
     assert "laptop/cluster-scaling/in-region.csv" in compare(case.title)
     with pytest.raises(UserError, match=r"allowed: A\.csv B\.csv, or CASE"):
         compare("a.csv")
-
-
-def test_ratios_are_those_of_the_records(tmp_path: Path) -> None:
-    """The committed comparison with real stores is what `wire derive` writes of the committed records."""
-    assert published.write_ratios(tmp_path / "again.csv")
-    assert (tmp_path / "again.csv").read_text() == published.RATIOS.read_text()
 
 
 def test_a_ratio_is_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,7 +200,6 @@ BY_HAND = [
     (Store(Network(stream_nbytes_per_s=1e6), compression_ratio=2), 2, 1e6, None, 1.0),  # stored
     (Store(Network(0.01, 0.01), n_connections=8), 8, 0, 2, 0.05),  # index, 4 chunks, in 2 shards
     (Store(Network(0.01, 0.01), n_connections=8), 8, 0, 8, 0.02),  # index, then its only chunk
-    (Store(stored_s_per_nbyte=1e-6, compression_ratio=2), 4, 1e6, None, 2.0),  # inflating
     (Store(request_s=0.1), 8, 0, 2, 0.2),  # a look into each shard
 ]
 

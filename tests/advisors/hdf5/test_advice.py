@@ -30,7 +30,7 @@ from helpers.errors import UserError
 from helpers.netem.profiles import get_profile, network_of
 from helpers.objectstore.testbed import Server
 from tests.advisors.hdf5.test_apply import needs_tools
-from tests.stores import Handler, Ranges, make_location, serve
+from tests.stores import Handler, Ranges, client_environment, make_location, serve
 
 IN_REGION = get_profile("in-region")
 VARIABLES = ("ocean/b", "ice/c")
@@ -330,11 +330,8 @@ def test_a_store_that_never_ends_is_one_line(
 ) -> None:
     """Neither one that sends a byte now and then, nor one that leaves out what its clients need."""
     with serve(_Drip) as url:
-        for variable, value in (
-            ("ENDPOINT_URL", url),
-            ("ACCESS_KEY_ID", "k"),
-            ("SECRET_ACCESS_KEY", "s"),
-        ):
+        given = {"ENDPOINT_URL": url, "ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s"}
+        for variable, value in given.items():
             monkeypatch.setenv(f"AWS_{variable}", value)
         with pytest.raises(UserError, match=f"^file: s3://b/{name}.h5:? .*{told}"):
             advise(f"s3://b/{name}.h5", get_profile("in-region"), seconds=seconds)
@@ -346,9 +343,8 @@ def test_addresses_of_web_servers_and_buckets_are_read(
     """The same file is advised on over https (here without TLS) and from a bucket."""
     near = make_location(server, "advice")
     obstore.put(near.obstore(), path.name, path)
-    given = {"AWS_ENDPOINT_URL": near.endpoint_url, "AWS_ACCESS_KEY_ID": near.access_key}
-    for name, value in (given | {"AWS_SECRET_ACCESS_KEY": near.secret_key}).items():
-        monkeypatch.setenv(name, str(value))
+    for name, value in client_environment(near).items():
+        monkeypatch.setenv(name, value)
     bucket = json.loads(run((near / path.name).url, "--json")[1])
     with serve(partial(Ranges, directory=str(path.parent))) as address:
         web = f"{address}/{path.name}"

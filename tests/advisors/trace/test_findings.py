@@ -110,6 +110,18 @@ def test_a_gain_that_the_trace_does_not_tell_is_one_at_most() -> None:
     assert (found.name, found.is_bound) == ("one-stream", False)
 
 
+def test_chunks_of_a_shard_in_turn_are_found() -> None:
+    """Twenty parts of one shard, each after the other; its index, which comes first, is waited for."""
+    rows = chain(21, key="/b/a/c/0/0")
+    for i, row in enumerate(rows):
+        row.range_start, row.range_nbytes = 10_000_000 - 100_000 * i, 1000
+    (found,) = findings.find(run_of(rows))
+    assert (found.name, found.count) == ("in-turn", 21)
+    assert found.seconds == pytest.approx(0.3, abs=0.01)
+    # of a file whose parts may need one another nothing is said
+    assert not findings.find(run_of([replace(row, key="/b/f.nc") for row in rows]))
+
+
 def test_a_refusal_takes_its_back_off_with_it() -> None:
     """Without the refusal the request comes at once."""
     rows = [

@@ -244,6 +244,9 @@ def test_a_failure_of_the_report_leaves_the_programs_exit_code(
 def test_a_setting_says_itself_that_it_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its form is that of a whole number, words are refused."""
     monkeypatch.setitem(cli.SETTINGS, "threads", ("N_THREADS", "{:d}"))
+    assert cli.read_setting("pool=64") == {
+        "FSSPEC_S3_CONFIG_KWARGS": '{"max_pool_connections": 64}'
+    }
     assert cli.read_setting("threads=08") == {"N_THREADS": "8"}
     for words in ("many", "9" * 5000):
         with pytest.raises(UserError, match="threads=NUMBER, a whole one"):

@@ -284,7 +284,7 @@ def test_workers_are_jobs_and_end_with_the_cluster(
     """A worker of one thread computes in a job, and no job and no file is left."""
     monkeypatch.chdir(tmp_path)
     options = ["memory=1GB", "walltime=00:05:00"]
-    with open_cluster("slurm", threads_per_worker=1, options=options, deadline_s=120) as cluster:
+    with open_cluster("slurm", threads_per_worker=1, options=options) as cluster:
         assert cluster.scale(1) == 1
         assert cluster.client.submit(sum, [1, 2, 3]).result() == 6
         assert count_jobs() >= 1

@@ -26,10 +26,10 @@ from s3fs import S3FileSystem
 from xarray.backends.file_manager import FILE_CACHE
 from zarr.storage import ObjectStore
 
-from helpers.arrays import writers
+from helpers.arrays import readers
 from helpers.arrays.clusters import Cluster, open_cluster
 from helpers.arrays.fields import FILL
-from helpers.arrays.readers import READERS, forget_clients
+from helpers.arrays.readers import CODECS, READERS, Codec, forget_clients, iterate_blocks
 from helpers.arrays.reads import (
     ON_FILES,
     ArrayRead,
@@ -42,7 +42,6 @@ from helpers.arrays.reads import (
     read_into_sink,
 )
 from helpers.arrays.stores import StoredArray, prepare_array
-from helpers.arrays.writers import CODECS, Codec, iterate_blocks
 from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
@@ -394,7 +393,7 @@ def test_layouts_are_as_asked(location: Location, codec: Codec, tmp_path: Path) 
     array = zarr.open_array(ObjectStore(stored.at("zarr").obstore()), path="temperature", mode="r")
     found = array.metadata.to_dict()
     assert (array.chunks, array.dtype, array.fill_value) == (CHUNK_SHAPE, np.float32, FILL)
-    assert found["dimension_names"] == writers.DIMENSIONS and found["zarr_format"] == 3
+    assert found["dimension_names"] == readers.DIMENSIONS and found["zarr_format"] == 3
     asked = {"cname": codec.removeprefix("blosc-"), "clevel": 5, "shuffle": "shuffle"}
     for one in array.compressors:
         assert asked.items() <= one.to_dict()["configuration"].items()

@@ -17,7 +17,7 @@ from zarr.storage import ObjectStore
 
 from helpers.arrays import readers, reads, stores
 from helpers.arrays.fields import FILL
-from helpers.arrays.readers import READERS
+from helpers.arrays.readers import READERS, expected_warning, iterate_blocks
 from helpers.arrays.stores import (
     Entry,
     StoredArray,
@@ -26,7 +26,6 @@ from helpers.arrays.stores import (
     prepare,
     prepare_array,
 )
-from helpers.arrays.writers import expected_warning, iterate_blocks
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.objectstore.testbed import Server

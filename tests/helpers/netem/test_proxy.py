@@ -192,7 +192,7 @@ def test_normal_variates_sets(seed: int) -> None:
 
 def test_each_worker_has_a_link_of_its_own() -> None:
     """Two streams of one worker share 10 MB/s, those of two have 10 each; the owner has no bound."""
-    link = Link(Profile("p", worker_mb_per_s=10.0))
+    link = Link(Profile("p", worker_mb_per_s=10.0), VirtualTime())
     ends = [link.enter(1.0, 10**7, late_s=0.0, worker=worker) for worker in (1, 1, 2, 0)]
     assert ends == pytest.approx([2.0, 3.0, 2.0, 1.0], abs=0.02)
 

@@ -11,14 +11,14 @@ import pytest
 from advisors.costs.bill import Assumptions
 from helpers.benchmark.contender import CheckError
 from helpers.objectstore.locations import Location
-from studies.caching_costs import findings
+from studies.caching_costs import findings, four_caches
 from studies.caching_costs.datasets import (
     Datasets,
     dataset_names,
     make_specs,
     published_specs,
 )
-from studies.caching_costs.workload import Point, Workload
+from studies.caching_costs.workload import Point, Workload, in_turn, plan_workload
 
 
 def test_datasets_have_the_published_geometry() -> None:
@@ -124,3 +124,22 @@ def test_contenders_are_compared_at_each_load() -> None:
     assert table["over_none"]["40 users", "as-shipped"] == pytest.approx(1.075)
     assert table["over_shipped"]["1 user", "lru"] == pytest.approx(2)
     assert table["requests_a_tile"]["1 user", "none"] == 8
+
+
+def test_the_study_has_seventeen_datasets_and_one_that_failed() -> None:
+    """By hand, from its tables: 3 s with no cache and 0.42 s with files for chunks of 256 MiB."""
+    found = four_caches.read_study()
+    table = found.pivot_table(index="dataset", columns="cache", values="latency_s")
+    assert len(table) == 17
+    assert table.loc["single-256mib", ["none", "filecache-in-turn"]].tolist() == pytest.approx(
+        [3.0, 0.42]
+    )
+    assert found.query("failed > 0")[["dataset", "cache"]].to_numpy().tolist() == [
+        ["netcdf-protected", "none"]
+    ]
+
+
+def test_tiles_are_dealt_dataset_by_dataset(datasets: Datasets) -> None:
+    """The one that must fail is asked for as often as the others, and last."""
+    asked = [tile[0] for tile in in_turn(plan_workload(datasets, n_tiles=2, seed=1)).tiles]
+    assert asked == [spec.name for spec in datasets.specs for _ in range(2)]

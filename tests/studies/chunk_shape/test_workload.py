@@ -1,17 +1,22 @@
-"""Boxes read from layouts and verified, what they ask of a file, and what is measured besides."""
+"""Boxes read from layouts and verified, what they ask of a file, and costs that come back from a fit."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from helpers.benchmark.contender import CheckError
 from helpers.models.access import IoCounts, Store
+from helpers.netem.profiles import get_profile, of_one_process
 from studies.chunk_shape import layouts, prediction, workload
 from studies.chunk_shape.layouts import ChunkLayout
 
@@ -93,12 +98,11 @@ def test_blocks_have_positions_of_their_own(plan: workload.Plan) -> None:
     assert len(boxes.places) == 4 and boxes.n_apart == 1
 
 
-def make_read(n_chunks: list[int], n_each: int) -> workload.HyperslabRead:
-    """Make a read of as many positions, each of which asks for so many chunks."""
-    places: list[tuple[slice, ...]] = [(slice(i, i + 1),) for i in range(len(n_chunks))]
-    boxes = workload.Hyperslabs(places, 6, [*range(len(n_chunks))], n_each)
-    loads = [IoCounts(n, 4, 1) for n in n_chunks]
-    access, one = layouts.make_accesses(SHAPE)[0], ChunkLayout("a", (1, 1, 1))
+def make_read(loads: list[IoCounts], name: str = "a", n_each: int = 1) -> workload.HyperslabRead:
+    """Make a read of as many positions, each of which asks for so much."""
+    places: list[tuple[slice, ...]] = [(slice(i, i + 1),) for i in range(len(loads))]
+    boxes = workload.Hyperslabs(places, 6, [*range(len(loads))], n_each)
+    access, one = layouts.make_accesses(SHAPE)[0], ChunkLayout(name, (1, 1, 1))
     return workload.HyperslabRead("hdf5", one, access, boxes, loads, dict, read_box)
 
 
@@ -113,7 +117,7 @@ TIMES = [
 @pytest.mark.parametrize(("access_time_s", "n_short", "n_long"), TIMES)
 def test_short_reads_get_more_positions(access_time_s: float, n_short: int, n_long: int) -> None:
     """By the predicted time; what belongs to a position goes with it."""
-    reads = [make_read([n] * 16, n_each=8) for n in (1, 5)]
+    reads = [make_read([IoCounts(n, 4, 1)] * 16, n_each=8) for n in (1, 5)]
     store: dict[layouts.Medium, Store] = {"hdf5": Store(chunk_s=1.0)}
     shared = prediction.share_out(store, reads, n_blocks=2, access_time_s=access_time_s)
     for read, n_each in zip(shared, (n_short, n_long), strict=True):
@@ -128,3 +132,52 @@ def test_every_medium_has_a_copy(plan: workload.Plan) -> None:
     reads += [replace(read, medium="zarr") for read in reads]
     copies = {each.point["medium"] for each in workload.contend_all(reads) if each.control_of}
     assert copies == {"hdf5", "zarr"}
+
+
+POINTS = [
+    # chunks, their bytes, seeks
+    (1, 1e3, 1), (10, 1e6, 2), (100, 1e5, 7), (300, 1e4, 4), (5, 1e7, 5), (40, 1, 40),
+]  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e-4, 0.1), st.floats(1e-5, 1e-2), st.floats(1e-10, 1e-8), st.floats(1e-4, 1e-2))
+def test_a_fit_finds_what_made_the_times(
+    start_s: float, chunk_s: float, byte_s: float, seek_s: float
+) -> None:
+    """Times come back from the costs that made them."""
+    costs = {"start_s": start_s, "chunk_s": chunk_s, "decode_s_per_nbyte": byte_s}
+    made = Store(is_file=True, request_s=seek_s, **costs)  # type: ignore[arg-type]
+    reads = [make_read([IoCounts(*one)], str(i)) for i, one in enumerate(POINTS)]
+    lines = [
+        {
+            "medium": "hdf5",
+            "contender": read.layout.name,
+            "access": "series",
+            "phase": "calibration",
+            "trace": json.dumps({"boxes": [0], "box_s": [prediction.predict_median(made, read)]}),
+        }
+        for read in reads
+    ]
+    fitted = prediction.fit_disk(pd.DataFrame(lines), reads)
+    for read in reads:
+        assert prediction.predict_median(fitted, read) == pytest.approx(
+            prediction.predict_median(made, read), rel=0.01
+        )
+
+
+def test_the_median_is_over_accesses_without_the_first() -> None:
+    """Of what is left the middle one counts."""
+    loads = [IoCounts(n, 10, 1) for n in (99, 1, 2, 9)]
+    assert prediction.predict_median(Store(chunk_s=1.0), make_read(loads, n_each=4)) == 2
+
+
+def test_the_price_of_defaults_depends_on_the_array() -> None:
+    """Two padded chunks of 134 MB by one stream each, over a wave of ten; of the reanalysis more."""
+    profile = of_one_process(get_profile("in-region"))
+    stores = prediction.describe_stores(["zarr"], pd.DataFrame(), [], profile)
+    small, large = prediction.predict_defaults(stores, [6, 1]).itertuples()
+    assert small.default_s == pytest.approx(134.2 / 86 + 0.026, rel=0.02)
+    assert small.ours_s == pytest.approx(0.026 + 18.1 / 500, rel=0.1)
+    assert large.Index > 200 * small.Index and large.ratio > 2 * small.ratio
+    assert prediction.predict_defaults({}, [6]).empty
