@@ -216,6 +216,8 @@ def test_a_wheel_answers_in_an_empty_environment(tmp_path: Path) -> None:
     assert json.loads(call(wire, "fit", "runs.csv", "--workers", "16", "--json"))
     assert "the file has no pages" in call(wire, "hdf5", "advise", "some.h5")
     assert "USD" in call(wire, "costs")
+    traced = call(wire, "trace", "--out", "traced", "--", sys.executable, "-c", "print(1)")
+    assert traced == "1\n" and (tmp_path / "traced" / "trace.html").exists()
 
 
 def test_one_version() -> None:

@@ -24,11 +24,11 @@ BOUNDS = {
     "advisors": (35, 7_337),
     "studies": (83, 10_862),
     "_ext": (3, 180),
-    "tests": (83, 16_378),
+    "tests": (83, 16_482),
 }
 # What processors that count, the five studies and the trace of one's own programs took. It is more than was planned for
 # them (helpers 48 files and 9,600 lines, advisors 37 and 5,600, studies 70 and 9,100, tests 78 and 14,200), and falls with the bounds.
-ALLOWED = {"helpers": (49, 10_478), "advisors": (35, 7_337), "studies": (83, 10_862), "tests": (83, 16_378)}  # fmt: skip
+ALLOWED = {"helpers": (49, 10_478), "advisors": (35, 7_337), "studies": (83, 10_862), "tests": (83, 16_482)}  # fmt: skip
 COUNTED_WITH = {"helpers": ["book"]}
 
 
