@@ -95,7 +95,7 @@ def _list_values(answer: Answer, one: Choice) -> dict[str, Any]:
     return found
 
 
-def write_short(answer: Answer) -> Iterator[str]:
+def write_short(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
     """Write an answer in ten lines."""
     question, best = answer.question, answer.best
     yield _write_array(question)
@@ -218,7 +218,7 @@ def _number(value: float, digits: int = 3) -> str:
     return f"{float(f'{value:.{digits}g}'):,.15g}"
 
 
-def write_why(answer: Answer) -> Iterator[str]:
+def write_why(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
     """Write every choice of the JSON answer, as YAML to three digits, and what to paste for the best."""
     text = json.dumps(to_mapping(answer))
     values = json.loads(text, parse_float=lambda number: float(f"{float(number):.3g}"))

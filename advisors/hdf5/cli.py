@@ -57,7 +57,7 @@ def advise(
     say(f"{chosen.name}: {apply_repack(source, chosen, out)}", err=is_json)
 
 
-def render(advised: Advised) -> Iterator[str]:
+def render(advised: Advised) -> Iterator[str]:  # numpydoc ignore=YD01
     """Write a report, what is wrong, and advice as lines of text."""
     from advisors.hdf5.advice import GUIDE
     from advisors.hdf5.prediction import REQUEST_S, START_S
