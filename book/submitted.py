@@ -53,7 +53,7 @@ def check(into: Path) -> None:
     """Refuse a folder that holds something else than the files it names, or rows that are none."""
     try:
         known = dict(json.loads((into / DIGESTS).read_bytes()))
-    except (OSError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:
         raise UserError(f"{into.name}: no {DIGESTS}; allowed: what wire submit writes") from error
     there = {path.relative_to(into).as_posix() for path in into.rglob("*") if path.is_file()}
     if odd := sorted(there ^ {*known, DIGESTS}):
@@ -84,5 +84,5 @@ def tabulate(folder: Path = FOLDER) -> pd.DataFrame:
                 str(last["started_utc"])[:10],
                 str(last["commit"])[:7],
             )
-            lines.append([into.name, *map(escape, told)])
+            lines.append([escape(into.name), *map(escape, told)])
     return pd.DataFrame(lines, columns=columns)

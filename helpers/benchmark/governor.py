@@ -35,7 +35,7 @@ TICK_S = 0.002
 """How often a machine that runs is looked at: a stop and its end cost each thread some microseconds."""
 
 CREDIT_S = 0.0002
-"""What a client that waited may compute ahead, in real seconds of waiting."""
+"""What is kept of a stop that was longer than its debt, and the shortest stop, in real seconds."""
 
 _STOP_S = 8e-6  # that a thread computes when it is stopped, and as much when it goes on (measured)
 _LATE_S = 0.01  # after which the kernel has counted what a thread computes, once a tick
