@@ -317,14 +317,13 @@ def test_records_are_sent_whole_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
     record.write_text(record.read_text() + "x")
     with pytest.raises(UserError, match="was changed"):
         submitted.check(into)
+    (into / submitted.DIGESTS).write_text("5")
+    with pytest.raises(UserError, match="ada: no sha256.json"):
+        submitted.check(into)
+    with pytest.raises(UserError, match="allowed: a name"):
+        submitted.submit("../ada", [CASE], "laptop")
 
 
 def test_what_is_here_was_sent_whole() -> None:
     """Each folder in the repository is as its command made it; the table refuses another."""
     assert [*submitted.tabulate()] == ["by", "case", "machine", "store", "measured", "commit"]
-
-
-def test_a_name_is_no_path() -> None:
-    """The folder is one below the others."""
-    with pytest.raises(UserError, match="allowed: a name"):
-        submitted.submit("../ada", [CASE], "laptop")
