@@ -31,13 +31,13 @@ from pathlib import Path
 from helpers.errors import UserError
 from helpers.objectstore.processes import open_python
 
-TICK_S = 0.002
-"""How often a machine that runs is looked at: a stop and its end cost each thread some microseconds."""
+TICK_S = 0.005
+"""How often a machine that runs is looked at: a stop and its end cost each thread some 30 microseconds."""
 
 CREDIT_S = 0.0002
 """What is kept of a stop that was longer than its debt, and the shortest stop, in real seconds."""
 
-_STOP_S = 8e-6  # that a thread computes when it is stopped, and as much when it goes on (measured)
+_STOP_S = 2e-5  # that a thread computes when it is stopped, and as much when it goes on (measured)
 _LATE_S = 0.01  # after which the kernel has counted what a thread computes, once a tick
 _OWED_S = 0.1  # most that this machine owes
 

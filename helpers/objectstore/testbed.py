@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -342,6 +342,30 @@ def _open_embedded(
         if _BUCKET not in [bucket["Name"] for bucket in client.list_buckets()["Buckets"]]:
             client.create_bucket(Bucket=_BUCKET)
         yield Testbed(near, near.through(proxy.endpoint_url), proxy, (server.pid, proxy.pid))
+
+
+@contextmanager
+def open_behind(
+    serve: Callable[[str], Sequence[str | Path]],
+    near: Location,
+    profile: Profile,
+    *,
+    seed: int,
+    env: Mapping[str, str],
+) -> Iterator[Testbed]:
+    """Serve by a command, of the address `HOST:PORT` it is given, over an emulated network in real time."""
+    with socket.create_server(("127.0.0.1", 0)) as free:  # a port that nobody uses now
+        host, port = free.getsockname()
+    with start_child(serve(f"{host}:{port}"), env=env) as child:
+        child.wait_until(lambda: _listens(host, port), timeout_s=60)
+        with open_proxy(f"http://{host}:{port}", profile=profile, seed=seed) as proxy:
+            pids = (child.supervisor_pid, child.pid, proxy.pid)
+            yield Testbed(near, near.through(proxy.endpoint_url), proxy, pids)
+
+
+def _listens(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        return not probe.connect_ex((host, port))
 
 
 def make_room(folder: Path, needed_nbytes: int) -> None:

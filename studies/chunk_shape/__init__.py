@@ -23,7 +23,7 @@ STUDY = Study(
     name="chunk-shape",
     headline="bytes-equal-mix",
     headlines={"balanced": "bias-contiguous"},
-    by_name=("other-region", "balanced"),
+    by_name=("other-region", "balanced", "large"),
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "chunk-shape/in-region", count_work),
 )

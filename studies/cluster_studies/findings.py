@@ -35,7 +35,7 @@ def find_noise(rows: pd.DataFrame) -> float:
 
 
 def compare_sides(
-    rows: pd.DataFrame, asked: Mapping[str, tuple[Side, Side]]
+    rows: pd.DataFrame, asked: Mapping[str, tuple[Side, Side]], *, value: str = "s_per_gb"
 ) -> dict[str, Comparison]:
     """Compare seconds for a gigabyte of one side with those of another, where both were measured.
 
@@ -48,7 +48,7 @@ def compare_sides(
         over, under = (f"{name} at {n}" for name, n in pair)
         if over != under and {over, under} <= {*names}:
             ratio = statistics.paired_ratio(
-                rows.assign(contender=names), over, under, value="s_per_gb"
+                rows.assign(contender=names), over, under, value=value
             )
             found[key] = statistics.judge(replace(ratio, noise=noise), noise)
     return found

@@ -6,10 +6,8 @@ part is asked of, and clients take what follows for values.
 
 from __future__ import annotations
 
-import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +19,8 @@ from zarr.storage import ObjectStore
 from helpers.arrays.readers import Chunks, Reader
 from helpers.arrays.stores import StoredArray
 from helpers.netem.profiles import Profile
-from helpers.netem.proxy import open_proxy
 from helpers.objectstore.locations import Location, parse_location
-from helpers.objectstore.processes import start_child
-from helpers.objectstore.testbed import Testbed
+from helpers.objectstore.testbed import Testbed, open_behind
 from studies.cluster_studies.apart import environment_of
 
 N_PROCESSES = 2
@@ -45,8 +41,9 @@ def make_application(url: str, variable: str) -> Any:
     return BaseHandler(dataset)
 
 
-@contextmanager
-def open_service(stored: StoredArray, profile: Profile, *, seed: int) -> Iterator[Testbed]:
+def open_service(
+    stored: StoredArray, profile: Profile, *, seed: int
+) -> AbstractContextManager[Testbed]:
     """Serve an array over an emulated network of its own, in real time, while the context lasts.
 
     The server computes as much as its clients wait for, and this machine is no faster than one in
@@ -54,21 +51,15 @@ def open_service(stored: StoredArray, profile: Profile, *, seed: int) -> Iterato
     """
     place = stored.at("zarr")
     application = f"{__name__}:make_application({place.url!r}, {stored.variable!r})"
-    with socket.create_server(("127.0.0.1", 0)) as free:  # a port that nobody uses now
-        port = free.getsockname()[1]
-    address = f"127.0.0.1:{port}"
     flags = ["--preload", f"--workers={N_PROCESSES}", "--timeout=300", "--log-level=critical"]
-    command = [sys.executable, "-m", "gunicorn", f"--bind={address}", *flags, application]
-    with start_child(command, env=environment_of(place)) as child:
-        child.wait_until(lambda: _answers(port), timeout_s=60)
-        with open_proxy(f"http://{address}", profile=profile, seed=seed) as proxy:
-            pids = (child.supervisor_pid, child.pid, proxy.pid)
-            yield Testbed(place, place.through(proxy.endpoint_url), proxy, pids)
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return not probe.connect_ex(("127.0.0.1", port))
+    command = [sys.executable, "-m", "gunicorn", *flags, application]
+    return open_behind(
+        lambda address: [*command, f"--bind={address}"],
+        place,
+        profile,
+        seed=seed,
+        env=environment_of(place),
+    )
 
 
 def serve_layout(stored: StoredArray) -> StoredArray:

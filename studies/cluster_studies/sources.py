@@ -102,7 +102,7 @@ class Source:
     @property
     def is_table(self) -> bool:
         """Whether Dask holds rows of it, and not chunks."""
-        return self.layout in TABLES and self.layout != "tiledb"
+        return self.layout in TABLES and self.layout not in ARRAYS
 
     @property
     def network(self) -> str:
@@ -119,7 +119,10 @@ TABLES: Mapping[str, Callable[..., list[int]]] = {
     "parquet": partial(_parquet, is_whole=True),
     "parquet-parts": partial(_parquet, is_whole=False),
     "tiledb": tables.write_tiledb,
+    "files": tables.write_files,
 }
+ARRAYS = ("tiledb", "files")
+"""Those of them that are no tables."""
 
 _OF_2020 = _open_by(READERS["zarr-s3fs-one-get"])
 _TODAY = _open_by(READERS["zarr-s3fs"])
@@ -147,6 +150,10 @@ _FORMATS = (
     Source("zarr-group-today", "Zarr group, s3fs of today", ("Zarr Group",), "zarr", _TODAY, is_of_today=True),
     Source("tiledb", "TileDB", ("TileDB Embedded",), "tiledb", tables.read_tiledb),
 )
+_FILES = tuple(
+    Source(f"files-{how}", label, (), "files", partial(tables.open_files, how=how), is_of_today=True)
+    for how, label in (("objects", "open_mfdataset"), ("tasks", "the same in tasks"), ("recipe", "as the recipe"))
+)
 # fmt: on
 _FAR = tuple(
     replace(
@@ -160,7 +167,7 @@ _FAR = tuple(
     for one in _IN_REGION
     if one.layout != "opendap"
 )
-SOURCES: Mapping[str, Source] = {one.name: one for one in (*_IN_REGION, *_FAR, *_FORMATS)}
+SOURCES: Mapping[str, Source] = {one.name: one for one in (*_IN_REGION, *_FAR, *_FORMATS, *_FILES)}
 """Every source of the two studies, by name."""
 
 ENTRIES = {
@@ -197,15 +204,15 @@ def make_layouts(stored: StoredArray, names: Sequence[str]) -> dict[str, stores.
     made: dict[str, stores.Entry] = {}
     group = READERS["zarr-obstore"].open(stored.at("zarr"), None)
     for layout in names:
-        is_tiles = layout == "tiledb"
-        shape, block_shape = (stored.shape, stored.chunk_shape) if is_tiles else tables.cut(stored)
+        is_array = layout in ARRAYS
+        shape, block_shape = (stored.shape, stored.chunk_shape) if is_array else tables.cut(stored)
 
         def blocks(shape: Any = shape, block_shape: Any = block_shape) -> Any:
             for block in readers.iterate_blocks(shape, block_shape):
                 yield block, np.asarray(group[stored.variable][block].to_numpy(), np.float32)
 
         def write(place: Location, layout: str = layout, shape: Any = shape) -> dict[str, Any]:
-            more = {"chunk_shape": stored.chunk_shape} if layout == "tiledb" else {}
+            more = {"chunk_shape": stored.chunk_shape} if layout in ARRAYS else {}
             return {"sums": TABLES[layout](place / layout, blocks, shape, **more)}
 
         sums, versions = (

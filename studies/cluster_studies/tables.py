@@ -1,4 +1,4 @@
-"""A map as a table of places and values, as text and as Parquet; what Dask reads of it; and TileDB."""
+"""A map as a table of places and values, as text and as Parquet; what Dask reads of it; TileDB, and many files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from urllib.parse import urlsplit
 
 import dask.array as da
 import dask.dataframe as dd
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+import xarray as xr
 from numpy.typing import NDArray
 
 from helpers.arrays.readers import DIMENSIONS, Block, Blocks, put_folder
@@ -22,6 +24,9 @@ from helpers.objectstore.locations import Location
 
 ROW_NBYTES = 24
 """Bytes that Dask holds of a row, as the study of 2022 counted them: three columns of eight."""
+N_STEPS = 12
+"""Of time, in one of many files."""
+FILES_VARIABLE = "values"
 _COLUMNS = ("x", "y", "z")
 _LINE_NBYTES = 22  # of text, and a little more than a row has
 
@@ -118,6 +123,54 @@ def write_tiledb(
             array[:] = values
         put_folder(Path(made), location)
     return []
+
+
+def write_files(
+    location: Location, blocks: Blocks, shape: tuple[int, ...], *, chunk_shape: tuple[int, ...]
+) -> list[int]:
+    """Write netCDF files of twelve steps each, with coordinates and bounds as those of CMIP6 have.
+
+    Their chunks are checked one by one, by no sum.
+    """
+    centres = [np.arange(n, dtype=float) for n in shape]
+    bounds = {
+        f"{name}_bnds": ((name, "bnds"), np.stack([one - 0.5, one + 0.5], axis=1))
+        for name, one in zip(DIMENSIONS, centres, strict=True)
+    }
+    coordinates = dict(zip(DIMENSIONS, centres, strict=True))
+    how = {FILES_VARIABLE: {"chunksizes": chunk_shape, "zlib": True, "complevel": 1}}
+    values = np.empty((N_STEPS, *shape[1:]), np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        for block, part in blocks():
+            begin, end = block[0].start // N_STEPS * N_STEPS, block[0].stop
+            values[block[0].start - begin : end - begin, *block[1:]] = part
+            is_last = all(one.stop == n for one, n in zip(block[1:], shape[1:], strict=True))
+            if is_last and end in (begin + N_STEPS, shape[0]):
+                held = {FILES_VARIABLE: (DIMENSIONS, values[: end - begin])}
+                steps = xr.Dataset(bounds, coordinates).isel(time=slice(begin, end))
+                path = f"{folder}/steps-{begin:05d}.nc"
+                steps.assign(held).to_netcdf(path, encoding=how, unlimited_dims=["time"])
+        put_folder(Path(folder), location)
+    return []
+
+
+def open_files(folder: Location, _stored: StoredArray, *, how: str) -> Any:
+    """Open many netCDF files as one array, in one of these ways.
+
+    ``objects`` of s3fs, one after the other; the same in ``tasks``; or as the ``recipe`` has it, by their
+    addresses in tasks, without a comparison of what all files have.
+    """
+    options = folder.fsspec_options()
+    fs = fsspec.filesystem("s3", **options)
+    paths = sorted(fs.glob(f"{folder.path}/*.nc"))
+    given: dict[str, Any] = {"engine": "h5netcdf", "parallel": how != "objects"}
+    given |= {"mask_and_scale": False, "decode_times": False}
+    if how == "recipe":
+        given |= {"combine": "nested", "concat_dim": "time", "chunks": {}}
+        given |= {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+        urls = [f"s3://{path}" for path in paths]
+        return xr.open_mfdataset(urls, storage_options=options, **given)[FILES_VARIABLE].data
+    return xr.open_mfdataset([fs.open(path) for path in paths], **given)[FILES_VARIABLE].data
 
 
 def read_tiledb(folder: Location, stored: StoredArray) -> da.Array:

@@ -24,7 +24,7 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 STUDY = Study(
     name="formats",
     headline="fastest",
-    by_name=("other-region", "rasters", "tables"),
+    by_name=("other-region", "rasters", "tables", "small", "large"),
     # what the published case asks for, scaled
     expect=later("advisors.costs.page_tables", "expect_like", "formats/in-region", count_work),
 )

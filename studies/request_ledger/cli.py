@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import methodcaller
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ from helpers.benchmark.record import Record, read_records
 from helpers.errors import say
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import open_testbed
-from studies.request_ledger import findings
+from studies.request_ledger import findings, gcs
 from studies.request_ledger.environments import Environment, read_environments
 from studies.request_ledger.parameters import Parameters
 from studies.request_ledger.workload import (
@@ -54,25 +55,27 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     settings = Parameters.model_validate({})
     environments = list_newest()
     listed = list_operations(environments, clients, OPERATIONS)
+    network, go = get_profile("in-region"), methodcaller("go")
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_testbed("embedded", get_profile("in-region"), needed_nbytes=10**9) as testbed,
+        open_testbed("embedded", network, needed_nbytes=10**9) as testbed,
         Session({one.name: one for one in environments}) as session,
     ):
         shapes = tuple(settings.array_shape), tuple(settings.chunk_shape)
         stored = write_layouts(testbed.near, *shapes, seed=settings.seed)
         origin = provenance.describe(settings.model_dump(), but=Parameters.not_measured)
         record = Record(Path(folder) / "newest.csv", study="request-ledger", provenance=origin)
-        contenders = contend_all(listed, session, testbed, stored, read=lambda client: client.go())
-        rows = loop.measure_blocks(
-            contenders,
-            record,
-            seed=settings.seed,
-            budget=loop.Budget(settings.time_budget_s),
-            dilation=1.0,
-            n_warm_ups=0,
-            n_blocks=1,
-        )
+        where = testbed.near, stored.prefix, network
+        with gcs.open_service(clients, *where, seed=settings.seed) as services:
+            rows = loop.measure_blocks(
+                contend_all(listed, session, testbed, stored, read=go, services=services),
+                record,
+                seed=settings.seed,
+                budget=loop.Budget(settings.time_budget_s),
+                dilation=1.0,
+                n_warm_ups=0,
+                n_blocks=1,
+            )
     table = findings.tabulate(rows)
     reasons = table.loc[table["absent"] != "", ["client", "absent"]].drop_duplicates()
     absent = [f"{client}: {reason}" for client, reason in reasons.itertuples(index=False)]

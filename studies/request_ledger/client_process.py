@@ -106,6 +106,13 @@ def zarr_s3fs(at: At, mode: str = "r") -> Any:
     return opener(**group_at(at), mode=mode)
 
 
+def zarr_gcsfs(at: At) -> Any:
+    """Open a group of zarr through gcsfs, in a store that asks for no credentials."""
+    options = {"endpoint_url": at.endpoint_url, "token": "anon", "project": "any"}
+    where = {"store": "gs://%s/%s" % (at.bucket, at.path), "storage_options": options}
+    return use("zarr").open_group(**where, mode="r", use_consolidated=True)
+
+
 def zarr_obstore(at: At, mode: str = "r", pipeline: str = "") -> Any:
     """Open a group of zarr through obstore, with another pipeline of codecs if one is named."""
     store = use("zarr.storage").ObjectStore(obstore(at, prefix=at.path), read_only=mode == "r")
@@ -320,6 +327,7 @@ CLIENTS = {
         open_to_append=lambda at: zarr_obstore(at, "r+")[ARRAY],
         append=lambda _at, array: array.append(zeros(array)),
     ),
+    "zarr-gcsfs": of_zarr("zarr gcsfs numcodecs", ALL_ZARR, zarr_gcsfs),
     "zarr-zarrs": of_zarr(
         "zarr zarrs obstore.store", ALL_ZARR[1:],
         partial(zarr_obstore, pipeline="zarrs.ZarrsCodecPipeline"),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ _ENVIRONMENT = {
     "AWS_ALLOW_HTTP": "true",
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_REGION": "us-east-1",
+    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # no emulator tells the kind of a bucket by gRPC
     "NO_PROXY": "127.0.0.1",
     "OMP_NUM_THREADS": "2",
     "PYTHONWARNINGS": "ignore",
@@ -348,15 +350,19 @@ def contend_all(
     *,
     read: Callable[[Operation], dict[str, Any]],
     networks: Sequence[str] = (),
+    services: Mapping[str, Testbed] = MappingProxyType({}),
 ) -> list[Contender]:
-    """Make a contender of each operation, over each of several networks; the first gap has a copy."""
+    """Make a contender of each operation, over each of several networks; the first gap has a copy.
+
+    `services` are where clients read that do not ask by the API of S3.
+    """
     found = []
     for network, place in itertools.product(networks or [""], listed):
         environment, client, layout, name = place
         point = {"environment": environment, "layout": layout, "operation": name}
         contend = partial(
             Contender,
-            steps=Operation(session, testbed, stored, *place, network),
+            steps=Operation(session, services.get(client, testbed), stored, *place, network),
             read=read,
             point=point | ({"network": network} if network else {}),
             group=f"{environment}, {client}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,17 @@ import pytest
 
 from helpers.errors import UserError
 from helpers.models.transfer import Request
-from studies.request_ledger import client_process, findings
-from studies.request_ledger.environments import Environment, make_environment, read_environments
-from studies.request_ledger.workload import LAYOUTS, count
+from helpers.netem.profiles import get_profile
+from helpers.objectstore.testbed import Server, Testbed
+from studies.request_ledger import client_process, findings, gcs, written
+from studies.request_ledger.environments import (
+    HERE,
+    Environment,
+    make_environment,
+    read_environments,
+)
+from studies.request_ledger.workload import LAYOUTS, Session, contend_all, count
+from tests.stores import make_location
 
 
 def test_requests_are_counted_by_method_and_by_their_waits() -> None:
@@ -103,3 +112,24 @@ def test_a_checksum_is_of_the_values_and_not_of_their_axes() -> None:
     values = np.arange(6, dtype="<f4").reshape(1, 2, 3)
     assert client_process.digest(values) == client_process.digest(values[0].astype(">f4"))
     assert client_process.digest(values) != client_process.digest(values + 1)
+
+
+def test_gcsfs_is_asked_over_an_emulator(server: Server) -> None:
+    """It reads a chunk right by the API of Google, in one request since 2026.8.1, and the rest asks by S3."""
+    near, network = make_location(server, "ledger"), get_profile("loopback")
+    stored = written.write_layouts(near, (16, 64, 64), (8, 32, 32), seed=0)
+    asked = [(HERE, "zarr-gcsfs", "zarr-v2", "one chunk")]
+    with (
+        gcs.open_service(["zarr-gcsfs"], near, stored.prefix, network, seed=0) as services,
+        Session({HERE: Environment(HERE, ())}) as session,
+    ):
+        testbed = Testbed(near, near)
+        read = methodcaller("go")
+        [one] = contend_all(asked, session, testbed, stored, read=read, services=services)
+        one.steps.prepare()
+        answer = one.read(one.steps.open())
+        counts = one.steps.collect()
+        told = one.steps.check(answer), counts["n_requests"], counts["absent"]
+        assert told == ("crc32 equal", 1, "")
+    with gcs.open_service(["zarr-s3fs"], near, stored.prefix, network, seed=0) as services:
+        assert services == {}
