@@ -47,9 +47,7 @@ def compare_sides(
     for key, pair in asked.items():
         over, under = (f"{name} at {n}" for name, n in pair)
         if over != under and {over, under} <= {*names}:
-            ratio = statistics.paired_ratio(
-                rows.assign(contender=names), over, under, value=value
-            )
+            ratio = statistics.paired_ratio(rows.assign(contender=names), over, under, value=value)
             found[key] = statistics.judge(replace(ratio, noise=noise), noise)
     return found
 
