@@ -17,6 +17,7 @@ from helpers.findings import Claim, Found, as_finding
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import find_style, labels
 from helpers.plotting.tables import trace_of
+from studies.cluster_scaling.findings import measure_busy as measure_busy
 from studies.cluster_scaling.findings import take_steps as take_steps
 from studies.cluster_studies.sources import ENTRIES, SOURCES, find_series
 from studies.cluster_studies.tables import ROW_NBYTES as ROW_NBYTES
@@ -53,30 +54,46 @@ def compare_sides(
 
 
 def tabulate_answers(found: Mapping[str, Comparison]) -> pd.DataFrame:
-    """Tabulate ratios of seconds a gigabyte next to the published ones."""
+    """Tabulate ratios of seconds a gigabyte next to the published ones, with the threads of both of their sides."""
     lines = []
     for one in found.values():
         sides = [side.split(" at ") for side in one.quantity.rpartition(",")[0].split(" over ")]
-        rates = [_find_published(*side) for side in sides]
         told = " over ".join(f"{SOURCES[name].label} at {n}" for name, n in sides)
         ends = (one.ratio.centre, one.ratio.low, one.ratio.high)
-        lines.append((told, rates[1] / rates[0], *ends, one.verdict))
-    columns = ["quantity", "published", "here", "95 % from", "to", "the first is"]
+        published, threads = _find_published(sides)
+        lines.append((told, published, threads, *ends, one.verdict))
+    columns = ["quantity", "published", "at threads", "here", "95 % from", "to", "the first is"]
     return pd.DataFrame(lines, columns=columns).set_index("quantity")
 
 
-def _find_published(name: str, n_workers: str) -> float:
-    """Find the published MB/s of a source, at the threads that lie nearest; NaN where there is none."""
+def _find_published(sides: Sequence[Sequence[str]]) -> tuple[float, str]:
+    """Find the published ratio of two sides and their threads, in the same proportion as ours; NaN if there is none."""
+    (over, _), (under, _) = sides
+    n_over, n_under = (2 * int(n) for _, n in sides)
+    if SOURCES[over].is_of_today or SOURCES[under].is_of_today:
+        return math.nan, ""
+    first, second = (_read_rates(name) for name in (over, under))
+    near = {
+        (a, b): abs(math.log(a / n_over))
+        for a in first.index
+        for b in second.index
+        if math.isclose(a / b, n_over / n_under, rel_tol=0.01) and abs(a / n_over - 1) < _NEAR
+    }
+    if not near:
+        return math.nan, ""
+    a, b = min(near, key=near.__getitem__)
+    return float(second[b] / first[a]), f"{a:g}" if a == b else f"{a:g} and {b:g}"
+
+
+def _read_rates(name: str) -> pd.Series[float]:
+    """Read the published MB/s of a source by threads: medians of 2020, means of 2022."""
     one, theirs = SOURCES[name], read_2022()
-    part = theirs[theirs["format"].isin(one.published) & (theirs["nworkers"] == int(n_workers))]
-    if one.is_of_today or len(part):
-        return math.nan if one.is_of_today else float(part["mean_throughput_mb_per_s"].iloc[0])
+    if len(part := theirs[theirs["format"].isin(one.published)]):
+        return part.set_index(2 * part["nworkers"])["mean_throughput_mb_per_s"]
     points = read_published("abernathey2020_figure_digitised")
     points = points[points["panel"].isin(one.published)]
-    medians = points.groupby("ncores")["throughput_mb_per_s"].median()
-    off = {int(str(n)): abs(int(str(n)) / (2 * int(n_workers)) - 1) for n in medians.index}
-    near = min(off, key=off.__getitem__, default=0)
-    return float(medians[near]) if off.get(near, 1) < _NEAR else math.nan
+    rates: pd.Series[float] = points.groupby("ncores")["throughput_mb_per_s"].median()
+    return rates
 
 
 def measure_link(rows: pd.DataFrame, name: str) -> Interval:
@@ -122,13 +139,14 @@ def read_2022() -> pd.DataFrame:
     return read_published("green2022_figures_digitised").query("figure == 'speedTest3.png'")
 
 
-_CONNECTED = {"csv": "csv", "csv-parts": "part_csv", "parquet-parts": "part_parquet", "zarr-array": "Zarr Array", "zarr-group": "Zarr Group"}  # fmt: skip
+_CONNECTED = {"tiledb": "TileDB Embedded", "csv": "csv", "csv-parts": "part_csv", "parquet-parts": "part_parquet", "zarr-array": "Zarr Array", "zarr-group": "Zarr Group"}  # fmt: skip
 
 
 def tabulate_connect(rows: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate the seconds to open each format, with those of the tables of 2022."""
+    """Tabulate the seconds to open each format by the fewest workers, with those of the tables of 2022."""
     theirs = read_published("green2022_throughput_tables").groupby("format")["connect_time_s"].max()
     rows = rows[rows["contender"].isin(find_formats(rows))]
+    rows = rows[rows["n_workers"] == rows["n_workers"].min()]
     ours = rows.groupby("contender", sort=False)["open_s"].median()
     published = [theirs.get(_CONNECTED.get(str(name), ""), math.nan) for name in ours.index]
     table = pd.DataFrame({"published (s)": published, "here (s)": ours}, ours.index)
