@@ -58,15 +58,15 @@ def compare_rungs(rows: pd.DataFrame, rungs: Mapping[str, tuple[float, int]]) ->
     Returns
     -------
     DataFrame
-        `contender`, `dilation`, `is_charged`, `read_s` in the median, and the ratio `over_lowest`
-        with the 95 % interval `low` to `high`.
+        `contender`, `dilation`, `is_charged`, in the median `read_s` and `client_s`, the seconds
+        that its processes computed, and the ratio `over_lowest` with the 95 % interval `low` to `high`.
     """
     lines = []
     for name, (rung, (k, n)) in itertools.product(rows["contender"].unique(), rungs.items()):
         lowest = next(one for one, (_, m) in rungs.items() if m == n)
         part = rows[rows["contender"] == name]
-        read_s = part.loc[part["part"] == rung, "read_s"].median()
+        read_s, client_s = part.loc[part["part"] == rung, ["read_s", "client_s"]].median()
         over = statistics.paired_ratio(part, rung, lowest, by="part")
-        lines.append((name, k, bool(n), read_s, over.centre, over.low, over.high))
-    columns = ["contender", "dilation", "is_charged", "read_s", "over_lowest", "low", "high"]
-    return pd.DataFrame(lines, columns=columns)
+        lines.append((name, k, bool(n), read_s, client_s, over.centre, over.low, over.high))
+    columns = "contender dilation is_charged read_s client_s over_lowest low high"
+    return pd.DataFrame(lines, columns=columns.split())

@@ -59,13 +59,13 @@ def test_rungs_are_compared_with_the_lowest_of_their_kind() -> None:
         (block, "s3fs", part, (1 + block) * s) for block in (0, 1) for part, s in times.items()
     ]
     rows = pd.DataFrame(lines, columns=["block", "contender", "part", "read_s"]).assign(
-        phase="measured"
+        phase="measured", client_s=lambda rows: rows["read_s"] / 2
     )
     found = findings.compare_rungs(rows, rungs).set_index(["dilation", "is_charged"])
     assert found["over_lowest"].to_dict() == pytest.approx(
         {(1.0, False): 1.0, (1.0, True): 1.0, (5.0, False): 0.5, (5.0, True): 1.0}
     )
-    assert found.loc[(5.0, True), "read_s"] == pytest.approx(1.5 * 2.1)
+    assert list(found.loc[(5.0, True), ["read_s", "client_s"]]) == pytest.approx([3.15, 1.575])
 
 
 @pytest.mark.parametrize(
