@@ -20,6 +20,7 @@ from helpers.benchmark.statistics import busy_share, measured
 from helpers.errors import UserError
 from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
 from helpers.paths import ROOT, check_file, check_name
+from helpers.plotting.tables import digits
 
 Say = Callable[[str], None]
 Cells = list[dict[str, Any]]
@@ -293,14 +294,15 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
         named = {json.loads(point).get("profile", asked) for point in rows["point"].unique()}
         networks = sorted(Path(str(name).partition("@")[0]).stem for name in named)
         kept, n_cores = measured(rows), json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
-        share = (busy_share(kept) / n_cores).groupby([kept["contender"], kept["point"]]).median()
+        share = busy_share(kept).where(kept["real_read_s"] > 0.1)  # it is counted in ticks of 10 ms
+        shares = (share / n_cores).groupby([kept["contender"], kept["point"]]).median()
         ran_s = read_metadata(page.executed).get("papermill", {}).get("duration") or math.nan
         lines.append(
             {
                 "case": f"[{title}](/{page.name})" if page.is_shown else title,
                 "network": escape(", ".join(networks)),
                 "noise (%)": _write(100 * noise),
-                "processors (%)": _write(100 * float(share.max())),  # of the busiest contender
+                "processors (%)": _write(100 * float(shares.max())),  # of the busiest contender
                 "waves": _write(float(kept["waves"].min())),
                 "measured": escape(str(rows["started_utc"].max())[:10]).replace("-", "\u2011"),
                 "minutes": _write(ran_s / 60),
@@ -312,7 +314,7 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
 
 
 def _write(value: float) -> str:
-    return f"{value:.2g}" if math.isfinite(value) else "unknown"
+    return digits(value) if math.isfinite(value) else "unknown"
 
 
 def tabulate_profiles() -> pd.DataFrame:

@@ -32,8 +32,7 @@ from helpers.errors import UserError
 from helpers.objectstore.processes import open_python
 
 TICK_S = 0.01
-"""How often a machine that runs is looked at. A stop and its end cost each thread some 30 microseconds,
-and what goes on after it finds cold caches, which it pays for as if it had computed."""
+"""How often a machine that runs is looked at: each stop costs time, of each thread and of what goes on after it."""
 
 CREDIT_S = 0.0002
 """What is kept of a stop that was longer than its debt, and the shortest stop, in real seconds."""

@@ -21,6 +21,7 @@ READ_AHEAD_MB = DRIVERS["fsspec-readahead"].way.block_nbytes / 1e6
 
 KEYS: Mapping[str, str] = {
     "xarray on original": "xarray",
+    "earthaccess on original": "earthaccess",
     "fsspec-tuned on original": "settings",
     "fsspec-none on original": "uncached",
     "obstore-whole on original": "whole",
@@ -179,15 +180,6 @@ def find_larger(larger: pd.DataFrame) -> dict[str, Finding]:
             gain = default["predicted_s"] / float(seconds)
             found[f"larger-{n}-gain-{key_of(str(read))}"] = Finding(gain)
     return found
-
-
-def find_others(others: pd.DataFrame) -> dict[str, Finding]:
-    """Find what is predicted of ways that are not measured."""
-    keys = {"earthaccess.open": "earthaccess", "references, 64 in flight": "references-64"}
-    return {
-        f"predicted-{key}-s": Finding(others["predicted_s"][way], unit="s")
-        for way, key in keys.items()
-    }
 
 
 _NO_SLOWER = {  # what a sentence of each may quote

@@ -9,7 +9,7 @@ import pandas as pd
 
 from advisors.hdf5.files import open_source
 from advisors.hdf5.inspection import FileLayout, record_reads
-from advisors.hdf5.prediction import list_ways, predict
+from advisors.hdf5.prediction import choose_earthaccess, list_ways, predict
 from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES
@@ -60,7 +60,10 @@ def predict_all(
     lines = []
     for name in reads:
         driver, _, at = name.partition(" on ")
-        found = predict(DRIVERS[driver].way, recorded[at], network_of(profile), dilation=dilation)
+        way = DRIVERS[driver].way
+        if driver == "earthaccess":  # by the length of the file
+            way = choose_earthaccess(recorded[at].file_nbytes)
+        found = predict(way, recorded[at], network_of(profile), dilation=dilation)
         gb, mb = recorded[at].file_nbytes / 1e9, found.nbytes / 1e6
         lines.append((driver, at, gb, found.seconds, found.n_requests, mb))
     columns = ["driver", "layout", "file_gb", "predicted_s", "requests_predicted", "predicted_mb"]
@@ -68,9 +71,8 @@ def predict_all(
 
 
 def predict_others(recorded: FileLayout, profile: Profile) -> pd.DataFrame:
-    """Predict the ways that are not measured: a third default, and references with more in flight."""
-    names = ("earthaccess.open", "references, 64 in flight")
-    ways = [one for one in list_ways(recorded) if one.name in names]
+    """Predict a way that is not measured: references with more requests in flight."""
+    ways = [one for one in list_ways(recorded) if one.name == "references, 64 in flight"]
     found = [predict(one, recorded, network_of(profile)) for one in ways]
     lines = [(one.way.name, one.seconds, one.n_requests, one.nbytes / 1e6) for one in found]
     columns = ["way", "predicted_s", "requests_predicted", "predicted_mb"]

@@ -100,13 +100,10 @@ def list_counts(merged: pd.DataFrame, n_chunks: int) -> dict[str, Finding]:
     def number(value: str, client: str, layout: str, operation: str, when: str = today) -> float:
         return float(lines[value].get((client, when, layout, operation), math.nan))
 
-    def gcsfs(version: str) -> float:
-        where = "zarr-gcsfs", "zarr-v2", "whole"
-        return number("n_requests", *where, f"gcsfs {version}") / n_chunks
-
+    by_gcsfs = "n_requests", "zarr-gcsfs", "zarr-v2", "whole"
     numbers = {
-        "gcsfs-then": gcsfs("2026.8.0"),
-        "gcsfs-after": gcsfs("2026.8.1"),
+        "gcsfs-then": number(*by_gcsfs, "gcsfs 2026.8.0") / n_chunks,
+        "gcsfs-after": number(*by_gcsfs, "gcsfs 2026.8.1") / n_chunks,
         "requests-of-today": number("n_requests", "zarr-s3fs", "zarr-v2", "whole") / n_chunks,
         "chain-2021": number("n_waits", "zarr-s3fs", "zarr-v2", "whole", "2021"),
         "chain-2022": number("n_waits", "zarr-s3fs", "zarr-v2", "whole", "2022"),
