@@ -294,8 +294,8 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
         named = {json.loads(point).get("profile", asked) for point in rows["point"].unique()}
         networks = sorted(Path(str(name).partition("@")[0]).stem for name in named)
         kept, n_cores = measured(rows), json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
-        share = busy_share(kept).where(kept["real_read_s"] > 0.1)  # it is counted in ticks of 10 ms
-        shares = (share / n_cores).groupby([kept["contender"], kept["point"]]).median()
+        long = kept[kept["real_open_s"] + kept["real_read_s"] > 0.1]  # busy in ticks of 10 ms
+        shares = busy_share(long).groupby([long["contender"], long["point"]]).median() / n_cores
         ran_s = read_metadata(page.executed).get("papermill", {}).get("duration") or math.nan
         lines.append(
             {
