@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
-from advisors.costs.bill import Assumptions, change
+from advisors.costs.bill import Assumptions, change, compare_options, list_levers
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
 from helpers.plotting.tables import trace_of
+from helpers.prices import get_prices
 from studies.caching_costs.datasets import published_specs
 
 SHIPPED, BARE = "as-shipped", "none"
@@ -29,20 +29,8 @@ def select_loads(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([part.drop(columns=_AXES, errors="ignore"), points[_AXES], trace], axis=1)
 
 
-def select_alone(loads: pd.DataFrame) -> pd.DataFrame:
-    """Choose, of what `select_loads` returns, the loads of one user."""
-    return loads[loads["n_users"] == 1]
-
-
 def list_requests(alone: pd.DataFrame) -> pd.DataFrame:
-    """List the requests of one user, one by one.
-
-    Returns
-    -------
-    DataFrame
-        ``contender``, ``block``, ``dataset``, ``number``, ``latency_s``, ``open_s``, ``cpu_s`` and
-        ``make_s``, all of the latency but the opening.
-    """
+    """List the requests of the loads of one user, with ``make_s``, all of the latency but the opening."""
     numbers = alone.set_index(["contender", "block"])
     each = numbers[[name for name in map(str, numbers) if name.count("|") == 2]]
     each.columns = pd.MultiIndex.from_tuples(
@@ -104,13 +92,7 @@ def measure_gain(part: pd.DataFrame, name: str, base: str, *, value: str = "typi
 
 
 def measure_savings(alone: pd.DataFrame) -> pd.DataFrame:
-    """Compute how many times as fast as without a cache each dataset is with each, for one user.
-
-    Returns
-    -------
-    DataFrame
-        ``dataset``, ``contender`` and ``times``.
-    """
+    """Compute how many ``times`` as fast as without a cache each dataset is with each, for one user."""
     columns = [name for name in map(str, alone) if name.endswith("|latency_s")]
     lines = [
         (column.split("|")[0], name, measure_gain(alone, name, BARE, value=column).centre)
@@ -134,20 +116,8 @@ def foretell_versions(alone: pd.DataFrame) -> Interval:
     return measure_gain(pd.concat([alone, foretold]), "lru-etag", BARE)
 
 
-def list_gains(gains: Mapping[str, Interval]) -> pd.DataFrame:
-    """List gains with their intervals, a line a contender."""
-    table = pd.DataFrame([*gains.values()], index=[*gains])
-    return table.reindex(columns=["centre", "low", "high"])
-
-
 def count_processors(requests: pd.DataFrame) -> pd.DataFrame:
-    """Count what a tile takes of a processor, by contender, in the mean over datasets.
-
-    Returns
-    -------
-    DataFrame
-        ``cpu_ms``, and its ``share`` of the time of a tile.
-    """
+    """Count ``cpu_ms`` of a tile and their ``share`` of its time, by contender, as means over datasets."""
     means = requests.groupby("contender", sort=False)[["cpu_s", "latency_s"]].mean()
     share = means["cpu_s"] / means["latency_s"]
     return pd.DataFrame({"cpu_ms": 1000 * means["cpu_s"], "share": share})
@@ -189,3 +159,10 @@ def learn_assumptions(alone: pd.DataFrame, entry_nbytes: float, *, but: str = ""
     if "redis" in means.index:
         found["fetch_s"] = means["open_s"]["redis"]
     return change(Assumptions(), {name: float(f"{value:.2g}") for name, value in found.items()})
+
+
+def price_month(alone: pd.DataFrame, entry_nbytes: float, *, but: str = "") -> pd.DataFrame:
+    """Price a month (USD) by what `learn_assumptions` takes: ways of billing by places of a cache."""
+    levers = list_levers(learn_assumptions(alone, entry_nbytes, but=but))
+    bills = {name: compare_options(one, get_prices()) for name, one in levers.items()}
+    return pd.DataFrame(bills).map(lambda bill: bill.usd).T

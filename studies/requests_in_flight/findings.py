@@ -20,7 +20,12 @@ from helpers.plotting.tables import trace_of
 from studies.requests_in_flight.workload import Setting
 
 # emulated networks by the case that reads over each, and s3fs as it was on S3 and as it is today
-_FAKES = {"our proxy": "many-requests", "a fixed delay": "fixed-delay", "one pipe": "one-pipe"}
+_FAKES = {
+    "our proxy": "many-requests",
+    "our proxy, processors charged": "real-s3",
+    "a fixed delay": "fixed-delay",
+    "one pipe": "one-pipe",
+}
 _ASKS = {"one request": "zarr-s3fs-one-get", "today": "zarr-s3fs"}
 
 
@@ -138,15 +143,21 @@ def compare_ends(
     return replace(found, quantity=told, noise=noise)
 
 
-def tabulate_flight(rows: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Tabulate what each client did by chunk: throughput, requests in flight, and waves of `most`."""
+def tabulate_flight(rows: pd.DataFrame, most: int, speed: float = 1.0) -> pd.DataFrame:
+    """Tabulate what each client did by chunk: throughput, requests in flight, and waves of `most`.
+
+    And the percentage of its time that its busiest thread computed, of which an emulated second
+    allows `speed` seconds: one where processors are charged, the dilation where they are not.
+    """
     if "chunk_mb" not in rows:
         return pd.DataFrame()
     read = statistics.measured(rows[rows["control_of"] == ""])
     n_chunks = (read["array_nbytes"] / read["chunk_mb"] / 1e6).round()
     named = read.assign(waves=np.ceil(n_chunks / most), read_mb_per_s=read["mb_per_s"])
+    share = read.get("thread_s", np.nan) / (read["open_s"] + read["read_s"]) / speed
+    named["busiest thread (%)"] = 100 * share
     by = named.groupby(["contender", "chunk_mb"])
-    return by[["read_mb_per_s", "in_flight", "waves"]].median()
+    return by[["read_mb_per_s", "in_flight", "waves", "busiest thread (%)"]].median()
 
 
 PUBLISHED = "s3fs on S3, 2025"

@@ -89,7 +89,7 @@ def test_published_figures_to_the_cent() -> None:
 def test_defaults_are_what_the_published_case_took() -> None:
     """A page that quotes the case and the calculator below it tell one bill."""
     record = REFERENCE / "caching-costs" / "in-region.csv"
-    alone = findings.select_alone(findings.select_loads(read_records([record])))
+    alone = findings.select_loads(read_records([record])).query("n_users == 1")
     entry_nbytes = 1e6 * read_findings(record)["entry-mb"].value
     assert findings.learn_assumptions(alone, entry_nbytes) == Assumptions()
 

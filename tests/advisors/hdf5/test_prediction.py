@@ -81,8 +81,8 @@ def test_committed_records_are_met(case: str) -> None:
         layout = layouts[case, at["layout"]]
         if at["task"] == "one variable":
             layout = replace(layout, read=layout.read[:1], decode_s=layout.decode_s / 5)
-        dilation = float(part["dilation"].iloc[0])
-        found = predict(WAYS[name], layout, IN_REGION, dilation=dilation)
+        way = WAYS[name] if name in WAYS else choose_earthaccess(layout.file_nbytes)
+        found = predict(way, layout, IN_REGION, dilation=float(part["dilation"].iloc[0]))
         traces = [json.loads(trace) for trace in part["trace"]]
         measured_s = (part["open_s"] + part["read_s"]).median()
         nbytes = statistics.median(trace["all_nbytes"] for trace in traces)

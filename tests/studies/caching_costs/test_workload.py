@@ -94,17 +94,16 @@ LOADS = findings.select_loads(
 
 def test_assumptions_are_those_measured() -> None:
     """The model gets what was measured, to two digits, and the rest stays as it is."""
-    alone = findings.select_alone(LOADS)
     measured = {"make_s": 0.1, "open_s": 0.3, "fetch_s": 0.01, "metadata_nbytes": 5000}
     measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_nbytes": 5200.0, "service_gb": 0.6}
     measured |= {"make_cpu_s": 0.1, "open_cpu_s": 0.05}
-    found = findings.learn_assumptions(alone, 5001.0)
+    found = findings.learn_assumptions(LOADS[LOADS["n_users"] == 1], 5001.0)
     assert found.model_dump() == pytest.approx({**Assumptions().model_dump(), **measured})
 
 
 def test_what_a_tile_takes_and_gains() -> None:
     """Of one user, by dataset and by contender."""
-    alone = findings.select_alone(LOADS)
+    alone = LOADS[LOADS["n_users"] == 1]
     requests = findings.list_requests(alone)
     opening = findings.measure_opening(requests).loc["a"]
     assert opening.to_dict() == pytest.approx({"open_s": 0.3, "make_s": 0.1, "bound": 4})
