@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -22,10 +21,8 @@ import pandas as pd
 from starlette.testclient import TestClient
 
 from helpers.benchmark.contender import Contender, Steps
-from helpers.benchmark.record import Record
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
-from helpers.paths import RENDERED
 from studies.caching_costs.caches import (
     CACHES,
     SHIPPED_ENVIRONMENT,
@@ -154,19 +151,6 @@ class Change(Steps):
 def contend_trials(trials: Trials) -> list[Contender]:
     """Make each cache a contender of the trials."""
     return [Contender(name, Change(name, trials)) for name in WATCHED]
-
-
-def find_record(file: Record, folder: Path) -> tuple[Record, str]:
-    """Find the record that trials belong to, and what a page has to say of them.
-
-    A page that is rendered over rows without trials repeats them for itself, in `folder`: a record
-    gets no rows by that.
-    """
-    is_there = any(row.phase == PHASE for row in file.rows)
-    if is_there or RENDERED not in os.environ:
-        return file, "rows of this record"
-    apart = Record(folder / file.path.name, study=file.study, provenance=file.provenance)
-    return apart, "tried when this page was made: this record has no trials yet, append among them"
 
 
 def tabulate_outcomes(rows: pd.DataFrame) -> pd.DataFrame:

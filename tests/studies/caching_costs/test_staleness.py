@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,7 +13,6 @@ from helpers.benchmark import loop
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
 from helpers.objectstore.testbed import Server
-from helpers.paths import RENDERED
 from studies.caching_costs import staleness
 from studies.caching_costs.staleness import ASKED, WATCHED, Trials, start_apart
 from tests.stores import make_location
@@ -61,18 +59,6 @@ def test_trials_that_differ_say_how_often(rows: pd.DataFrame) -> None:
     table = staleness.tabulate_outcomes(pd.concat([rows, other]))
     assert table.loc["none", "values"] == "new (1), wrong picture (1)"
     assert table.loc["none", "new data"] != "at once"
-
-
-def test_a_page_over_rows_without_trials_repeats_them_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A record gets no rows from being rendered; one that has trials, or is measured, is used itself."""
-    origin = Provenance({"name": "a"}, {}, {}, "abc", False)
-    file = Record(tmp_path / "a.csv", study="s", provenance=origin)
-    assert staleness.find_record(file, tmp_path / "apart") == (file, "rows of this record")
-    monkeypatch.setenv(RENDERED, "1")
-    apart, told = staleness.find_record(file, tmp_path / "apart")
-    assert apart.path == tmp_path / "apart" / "a.csv" and "no trials yet, append" in told
 
 
 def test_the_process_apart_ends_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
