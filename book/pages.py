@@ -210,7 +210,7 @@ def _say_what_counts(rows: pd.DataFrame) -> Iterator[str]:
         some = "in some reads " * bool(counts.any())
         yield (
             f"Processors count for nothing {some}here: they are as many times faster as the network"
-            " is slowed down, so ratios between clients are of the network alone."
+            " is slowed down, so ratios between clients are of the network where processors were not busy."
         )
     if n_few := int((kept["waves"] < LEAST_WAVES).sum()):
         yield (
