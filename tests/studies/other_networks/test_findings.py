@@ -13,7 +13,7 @@ import pytest
 
 from helpers.findings import read_findings
 from helpers.models.transfer import Network, replay
-from helpers.netem.profiles import get_profile, network_of
+from helpers.netem.profiles import get_profile, network_of, of_one_process
 from helpers.paths import ROOT
 from studies.other_networks import findings
 from studies.request_ledger.findings import KEY
@@ -97,7 +97,7 @@ def test_a_real_store_was_foretold_in_seconds_and_bytes_and_not_in_requests() ->
 
 def test_headlines_move_with_the_network() -> None:
     """On the network on which it was seen a ratio is what was measured; a narrow link takes the gain of ranges."""
-    network = network_of(get_profile("in-region"))
+    network = network_of(of_one_process(get_profile("in-region")))
     here = findings.predict_headlines(network, network)
     for key, (case, name) in {
         "file whole over read-ahead": ("hdf5-drivers/granule", "gain-whole"),
