@@ -112,7 +112,7 @@ FILES = [
 def test_a_file_is_foretold_as_it_was_measured(
     case: str, task: str, asked: tuple[str, ...]
 ) -> None:
-    """Seconds within 15 % of the record, 25 where a processor was busy all the while; bytes within 5."""
+    """Seconds within 15 % of the record, 25 where a processor was busy or it took below 2 s; bytes within 5."""
     found = answer("--format", "hdf5", *asked, "--in-flight", "10", "--keep", "bytes")
     told = {one["client"]: one["reads"][0] for one in found["choices"]}
     rows = pd.read_csv(RECORDS / f"{case}.csv", keep_default_na=False)
@@ -128,7 +128,9 @@ def test_a_file_is_foretold_as_it_was_measured(
         traces = pd.DataFrame([*map(json.loads, part["trace"])])
         is_busy = traces.get("busy_s", pd.Series(0)).median() > 0.9 * seconds
         nbytes = traces.get("all_nbytes", part["wire_nbytes"].astype(float))
-        assert told[name]["p50_s"] == pytest.approx(seconds, rel=0.25 if is_busy else 0.15), name
+        assert told[name]["p50_s"] == pytest.approx(
+            seconds, rel=0.25 if is_busy or seconds < 2 else 0.15
+        ), name
         assert told[name]["nbytes"] == pytest.approx(nbytes.median(), rel=0.05), name
 
 

@@ -71,7 +71,7 @@ def read_layouts() -> dict[tuple[str, str], FileLayout]:
 
 @pytest.mark.parametrize("case", ["granule", "layouts"])
 def test_committed_records_are_met(case: str) -> None:
-    """Every way on every layout, of three variables and of one: 15 % in seconds, 5 % in bytes."""
+    """Every way on every layout, of three variables and of one: 15 % in seconds, 30 below 2 s, 5 % in bytes."""
     layouts = read_layouts()
     rows = pd.read_csv(REFERENCE / f"{case}.csv", keep_default_na=False)
     rows = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
@@ -86,7 +86,10 @@ def test_committed_records_are_met(case: str) -> None:
         traces = [json.loads(trace) for trace in part["trace"]]
         measured_s = (part["open_s"] + part["read_s"]).median()
         nbytes = statistics.median(trace["all_nbytes"] for trace in traces)
-        assert found.seconds == pytest.approx(measured_s, rel=0.15), (name, at)
+        assert found.seconds == pytest.approx(measured_s, rel=0.3 if measured_s < 2 else 0.15), (
+            name,
+            at,
+        )
         assert found.nbytes == pytest.approx(nbytes, rel=0.05), (name, at)
 
 
