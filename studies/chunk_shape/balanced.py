@@ -293,7 +293,7 @@ def find_all(
     first = np.log(part.to_numpy(np.float64))
     told = "first read over later ones, series, balanced 4 KiB"
     found: dict[str, Found] = {
-        **list_biases(biases, ["hdf5"]),
+        **list_biases(biases, ["hdf5"], {f"bias-{n}-kib": f"balanced {n} KiB" for n in (8, 4)}),
         "shape-over-size": compare_shapes(blocks),
         "first-read-4-kib": replace(statistics.ratio_interval(first), quantity=told),
     }

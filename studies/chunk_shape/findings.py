@@ -174,8 +174,10 @@ def name_key(what: str, medium: str, media: Sequence[str]) -> str:
     return key.replace(" ", "-")
 
 
-def list_biases(biases: pd.DataFrame, media: Sequence[str]) -> dict[str, Finding]:
-    """Find the largest bias of each medium, with its layout, and of the first those published."""
+def list_biases(
+    biases: pd.DataFrame, media: Sequence[str], more: Mapping[str, str] | None = None
+) -> dict[str, Finding]:
+    """Find the largest bias of each medium, with its layout; of the first those published, and ``more`` layouts by key."""
     of_media = {medium: biases.xs(medium) for medium in media}
     wanted: dict[str, tuple[str, Any]] = {
         name_key("largest-bias", medium, media): (medium, part["bias"].idxmax())
@@ -183,6 +185,7 @@ def list_biases(biases: pd.DataFrame, media: Sequence[str]) -> dict[str, Finding
     }
     wanted["bias-contiguous"] = media[0], "contiguous, time fastest"
     wanted["bias-balanced"] = media[0], RULES[0]
+    wanted |= {key: (media[0], layout) for key, layout in (more or {}).items()}
     found = {}
     for key, at in wanted.items():
         if at in biases.index:
