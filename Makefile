@@ -70,8 +70,8 @@ TEST = $(BIN)/python -m pytest -q
 AGAIN = { [ $$? -eq 1 ] && echo "what failed, once more, with nothing beside it:" && \
 	$(TEST) --last-failed --last-failed-no-failures none; }
 test: MARKED = and not slow
-test: test-all  ## run the tests, but for the slow ones (5 minutes)
-test-all: env  ## run all tests: also browsers, gateways, kills and faults (half an hour)
+test: test-all  ## run the tests, but for the slow ones (10 minutes)
+test-all: env  ## run all tests, those of browsers, gateways, kills and faults too (20 minutes)
 	@$(TEST) -m "not quiet $(MARKED)" -n 3 --dist loadfile --no-loadscope-reorder || $(AGAIN)
 	@$(TEST) -m "quiet $(MARKED)" $$(grep -rl --include='test_*.py' 'mark\.quiet' tests) || $(AGAIN)
 
