@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -77,13 +77,26 @@ def fresh_nbytes(spans: Iterable[tuple[int, int]]) -> list[int]:
     >>> fresh_nbytes([(0, 10), (20, 30), (5, 25), (0, 30)])
     [10, 10, 10, 0]
     """
-    starts, ends, found = list[int](), list[int](), list[int]()  # disjoint and in order
+    spans = [*spans]
+    edges = sorted({edge for span in spans for edge in span})
+    places = {edge: place for place, edge in enumerate(edges)}
+    following = [*range(len(edges))]  # from each edge on, the next one after which nothing came yet
+    fresh = list[int]()
     for start, end in spans:
-        i, j = bisect_left(ends, start), bisect_right(starts, end)
-        known = sum(min(ends[k], end) - max(starts[k], start) for k in range(i, j))
-        found.append(end - start - known)
-        starts[i:j], ends[i:j] = [min([start, *starts[i:j]])], [max([end, *ends[i:j]])]
-    return found
+        nbytes, place, last = 0, places[start], places[end]
+        while (place := _skip(following, place)) < last:
+            nbytes += edges[place + 1] - edges[place]
+            following[place] = place + 1
+        fresh.append(nbytes)
+    return fresh
+
+
+def _skip(following: list[int], place: int) -> int:
+    """Go to the end of what has come, and shorten the way for those who go after."""
+    while following[place] != place:
+        following[place] = following[following[place]]
+        place = following[place]
+    return place
 
 
 def unique_nbytes(rows: Iterable[TracedRequest]) -> int:
@@ -178,10 +191,11 @@ def _busy_s(samples: Sequence[tuple[float, float]], gaps: Sequence[tuple[float, 
     """
     if len(samples) < 2 or not gaps:
         return 0.0
-    edges = np.array([time_s for time_s, _ in samples])
     ends = np.array(gaps)
-    # seconds of gaps up to a moment: each has passed by the part of it that lies before
-    passed = np.clip(edges[:, None] - ends[:, 0], 0.0, ends[:, 1] - ends[:, 0]).sum(axis=1)
+    # seconds of gaps up to a moment; gaps follow one another
+    passed_s = np.append(0.0, (ends[:, 1] - ends[:, 0]).cumsum())
+    moments_s, seconds = ends.ravel(), np.repeat(passed_s, 2)[1:-1]
+    passed = np.interp([time_s for time_s, _ in samples], moments_s, seconds)
     busy = np.diff([seconds for _, seconds in samples])
     return float(np.minimum(np.diff(passed), busy).clip(min=0.0).sum())
 

@@ -129,11 +129,11 @@ def _overlaps(trace: Trace) -> Cause | None:
     ):
         spans = [span_of(trace.rows[i]) for i in group]
         fresh |= zip(group, analysis.fresh_nbytes(spans), strict=True)
-        part += [
-            i
-            for n, i in enumerate(group)
-            if spans[n] not in spans[:n] and fresh[i] < trace.rows[i].nbytes
-        ]
+        seen = set[tuple[int, int]]()
+        for i, span in zip(group, spans, strict=True):
+            if span not in seen and fresh[i] < trace.rows[i].nbytes:
+                part.append(i)
+            seen.add(span)
     moved, unique = sum(trace.rows[i].nbytes for i in fresh), sum(fresh.values())
     if not part or moved < _WASTED * unique:
         return None

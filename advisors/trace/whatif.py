@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -70,7 +71,7 @@ class Trace:
         self.run = run
         self.rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
         self.network = network  # to replay on; None for that of the trace
-        self._ends = sorted((row.end_s, i) for i, row in enumerate(self.rows))
+        self._last_end_s = max((row.end_s for row in self.rows), default=0.0)
         set_up_s = [row.handshake_s for row in self.rows if row.is_first]
         self._set_up_s = median(set_up_s or [0.0])
         # the last look at each object before a request for it: what it waits for, though another ended later
@@ -82,6 +83,7 @@ class Trace:
                 self._looked[i] = looks[at]
             if row.method == "HEAD" or row.status in RETRIED:
                 looks[at] = i
+        self._previous = self._find_previous()
 
     @cached_property
     def seen(self) -> Network:
@@ -107,34 +109,49 @@ class Trace:
     @property
     def span_s(self) -> float:
         """Seconds from the first request to the last end."""
-        return self._ends[-1][0] - self.rows[0].start_s if self.rows else 0.0
+        return self._last_end_s - self.rows[0].start_s if self.rows else 0.0
 
-    def _before(self, i: int, kept: Callable[[int], bool]) -> int | None:
-        """Find what a request waited for: a look at its object if that is dropped, or whatever ended last."""
-        if (looked := self._looked.get(i)) is not None and not kept(looked):
-            return looked
-        place = bisect_right(self._ends, (self.rows[i].start_s + TOLERANCE_S, len(self.rows)))
-        return self._ends[place - 1][1] if place else None
+    def _find_previous(self) -> list[int | None]:
+        """Find for each request the one that ended last of those that had begun before and ended by then."""
+        under_way, previous = list[tuple[float, int]](), list[int | None]()
+        latest: tuple[float, int] | None = None
+        for i, row in enumerate(self.rows):
+            while under_way and under_way[0][0] <= row.start_s + TOLERANCE_S:
+                ended = heapq.heappop(under_way)
+                latest = ended if latest is None else max(latest, ended)
+            previous.append(None if latest is None else latest[1])
+            heapq.heappush(under_way, (row.end_s, i))
+        return previous
 
-    def _think(self, i: int, kept: Callable[[int], bool]) -> tuple[int, float]:
-        """Compute the seconds from the last end of something kept, and when the first of the dropped began."""
-        think_s = 0.0
-        while True:
-            before = self._before(i, kept)
+    def _find_thinking(self, kept: Container[int]) -> list[tuple[int, float]]:
+        """Compute the seconds before each request from the last end of something kept.
+
+        Before them stands which of the dropped requests in between began first. A request waited for
+        the look at its object if that is dropped, else for whatever ended last. Both began before it,
+        so each step leads back, however short a request was.
+        """
+        thinking = list[tuple[int, float]]()
+        for i, row in enumerate(self.rows):
+            before = self._previous[i]
+            if (looked := self._looked.get(i)) is not None and looked not in kept:
+                before = looked
             since_s = self.rows[0].start_s if before is None else self.rows[before].end_s
+            think_s = max(0.0, row.start_s - since_s)
+            if before is None or before in kept:
+                thinking.append((i, think_s))
+                continue
             # a client that is refused waits on purpose before it asks again
-            if before is None or kept(before) or self.rows[before].status not in RETRIED:
-                think_s += max(0.0, self.rows[i].start_s - since_s)
-            if before is None or kept(before):
-                return i, think_s
-            i = before
+            is_refused = self.rows[before].status in RETRIED
+            first, before_s = thinking[before]
+            thinking.append((first, before_s + (0.0 if is_refused else think_s)))
+        return thinking
 
     def steps(
         self, edit: Edit, connect: Network, stream_delay_s: Callable[[TracedRequest], float]
     ) -> list[Step]:
         """Write an edited trace as steps, each after so many of the others have ended."""
         place = {i: number for number, one in enumerate(edit.asked) for i in one.rows}
-        kept = place.__contains__
+        thinking = self._find_thinking(place)
         ended = sorted(
             max(self.rows[i].end_s for i in one.rows)
             for one in edit.asked
@@ -144,9 +161,9 @@ class Trace:
         first_after = n_free = 0  # of the free requests in a row
         for one in sorted(edit.asked, key=lambda one: self.rows[min(one.rows)].start_s):
             row = self.rows[first := min(one.rows)]
-            since, think_s = self._think(first, kept)
+            since, think_s = thinking[first]
             # what the program did between requests that are joined it does still, the client does not
-            pauses_s = [self._think(i, kept)[1] - _CLIENT_S for i in {*one.rows} - {first}]
+            pauses_s = [thinking[i][1] - _CLIENT_S for i in {*one.rows} - {first}]
             think_s += sum(max(0.0, pause_s) for pause_s in pauses_s)
             after = bisect_right(ended, self.rows[since].start_s + TOLERANCE_S)
             if first in edit.free:
