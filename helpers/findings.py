@@ -22,8 +22,10 @@ NOISE, N_BLOCKS = "noise", "n-blocks"
 """Findings that every page has: the A/A ratio less 1 of what it judges, and its measured blocks."""
 UNSTABLE_ABOVE = 0.08
 """Noise above which a finding is unstable: pages rank contenders that differ by a tenth."""
+UNSTABLE_MARK = "\u2020"
+"""Dagger that a number carries which is unstable."""
 CLAIM = "claim"
-"""Unit of a claim, whose value is 1 where it holds and 0 where it does not."""
+"""Unit of a claim, whose value is 1 where it holds, 0 where it does not, and NaN where it is not decided."""
 QUOTED = "What other pages quote"
 """Head of the table that ends a notebook."""
 
@@ -54,16 +56,29 @@ class Claim:
         """The keys, be there one or several."""
         return (self.of,) if isinstance(self.of, str) else self.of
 
+    def is_decided(self, judged: Mapping[str, Finding]) -> bool:
+        """Tell whether the findings that the claim judges can decide it.
+
+        They cannot where one of them was not measured, or rests on one value, which has no interval.
+        """
+        return not any(
+            finding.n == 1 and math.isnan(finding.low)
+            if math.isfinite(finding.value)
+            else not finding.verdict
+            for finding in (judged[key] for key in self.keys)
+        )
+
+
+CONSTANTS = {"unstable-above": Finding(100 * UNSTABLE_ABOVE, unit="%")}
+"""Numbers of the code that pages print by name, as they print what they found."""
 
 Found = Finding | Interval | Comparison | float
 
 
-def as_finding(found: Found | Claim) -> Finding:
+def as_finding(found: Found) -> Finding:
     """Turn what statistics return into a finding, which knows its quantity and the noise of that."""
     if isinstance(found, Finding):
         return found
-    if isinstance(found, Claim):
-        return Finding(float(found.holds), unit=CLAIM, quantity=", ".join(found.keys))
     if isinstance(found, Comparison):
         noise = found.noise - 1
         return replace(as_finding(found.ratio), verdict=found.verdict, noise=noise)
@@ -84,7 +99,8 @@ def write_findings(
     """Write the findings of a page next to its CSV record, and return them as the page shows them.
 
     `findings` have the keys under which prose quotes them; `claims` are what sentences claim:
-    whether it holds of these rows, and of which findings. `noise` is the A/A ratio less 1 of the
+    whether it holds of these rows, and of which findings. A claim whose findings have no interval,
+    as after one block, is not decided, whatever the comparison with NaN returned. `noise` is the A/A ratio less 1 of the
     quantity that the page judges, NaN where it is unknown.
     """
     common = {NOISE: Finding(noise), N_BLOCKS: Finding(n_blocks)}
@@ -96,7 +112,10 @@ def write_findings(
             raise UserError(
                 f"claims: {key}: of {', '.join(sorted(lost))}; allowed: keys of findings"
             )
-    rows = {key: as_finding(found) for key, found in {**findings, **common, **named}.items()}
+    rows = {key: as_finding(found) for key, found in {**findings, **common}.items()}
+    for key, claim in named.items():
+        value = float(claim.holds) if claim.is_decided(rows) else math.nan
+        rows[key] = Finding(value, unit=CLAIM, quantity=", ".join(claim.keys))
     frame = pd.DataFrame(
         [asdict(found) for found in rows.values()], index=pd.Index(rows, name="key")
     )
@@ -109,7 +128,7 @@ def tabulate_finding(found: Finding) -> dict[str, str]:
     """Write a finding as a line of the table that ends a notebook."""
     line = dict.fromkeys(["value", "95 % interval", "unit", "noise"], "")
     if found.unit == CLAIM:
-        return line | {"value": "holds" if found.value else "does not hold"}
+        return line | {"value": describe_claim(found)}
     if math.isfinite(found.low):
         line["95 % interval"] = f"{digits(found.low)} to {digits(found.high)}"
     if math.isfinite(found.noise):
@@ -117,6 +136,13 @@ def tabulate_finding(found: Finding) -> dict[str, str]:
     value = digits(found.value) if math.isfinite(found.value) or not found.verdict else ""
     told = ", ".join(filter(None, (value, found.verdict)))
     return line | {"value": told, "unit": found.unit}
+
+
+def describe_claim(finding: Finding) -> str:
+    """Describe in words what rows say of a claim."""
+    if math.isnan(finding.value):
+        return "not decided"
+    return "holds" if finding.value else "does not hold"
 
 
 def read_findings(path: Path) -> dict[str, Finding]:
@@ -151,9 +177,9 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
 
 
 def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:
-    """Format a finding for prose: the number, its `range`, the `verdict`, or that it is `unstable`.
+    """Format a finding for prose: the number, its `range`, the `verdict`, or a mark if `unstable`.
 
-    That is where the noise of its quantity, or else of its page, is above what the book trusts.
+    The mark is a dagger; `describe_noise` has its reason.
 
     Examples
     --------
@@ -165,12 +191,13 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
     'zarr-obstore'
     >>> format_finding(Finding(1.5, noise=0.01), "unstable", noise=0.2)
     ''
+    >>> format_finding(Finding(1.5), "unstable", noise=0.2) == UNSTABLE_MARK
+    True
     """
     if how not in ("", "range", "verdict", "unstable"):
         raise UserError(f"num: {how!r}; allowed: nothing, range, verdict, unstable")
     if how == "unstable":
-        own = math.nan if found is None else found.noise
-        return "; unstable" if (noise if math.isnan(own) else own) > UNSTABLE_ABOVE else ""
+        return UNSTABLE_MARK if describe_noise(found, noise) else ""
     if found is None:
         return "not measured here"
     if how == "verdict":
@@ -180,3 +207,19 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
     n = 2 if digits(found.low) != digits(found.high) else 3  # no interval without a width
     value, low, high = (digits(one, n=n) for one in (found.value, found.low, found.high))
     return f"{value} ({low} to {high})"
+
+
+def describe_noise(finding: Finding | None, page_noise: float = math.nan) -> str:
+    """Describe why a finding is unstable; empty where it is not.
+
+    It is where the noise of its quantity, or else that of its page, is above what the book trusts.
+
+    Examples
+    --------
+    >>> describe_noise(Finding(1.5, noise=0.13))
+    'unstable: noise of 13 % exceeds 8 %'
+    """
+    noise = page_noise if finding is None or math.isnan(finding.noise) else finding.noise
+    if not noise > UNSTABLE_ABOVE:
+        return ""
+    return f"unstable: noise of {digits(100 * noise)} % exceeds {digits(100 * UNSTABLE_ABOVE)} %"

@@ -88,7 +88,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, root / name)
     texts = {
         "index": "# A book\n\nIt is {num}`cluster-scaling/in-region::gain|range` times as fast.\n",
-        STUDY: "# A study\n\nReaches {num}`cluster-scaling/in-region::rate`, with $x^2$.\n",
+        STUDY: "# A study\n\nReaches {num}`cluster-scaling/in-region::rate`, with $x^2$.\n\n"
+        "Noisy{num}`cluster-scaling/other-region::gain|unstable` above {num}`unstable-above` %,"
+        " quiet{num}`cluster-scaling/in-region::gain|unstable`. {claim}`cluster-scaling/in-region::lost` So.\n",
         "method": "# Method\n\n```{include} _generated/schema.md\n```\n\nAfter {cite:t}`abernathey2020`.\n",
     }
     for name, text in texts.items():
@@ -98,7 +100,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     toc = {"format": "jb-book", "root": "index", "chapters": chapters}
     (root / "_toc.yml").write_text(yaml.safe_dump(toc))
     for case in CASES:
-        make_results(root, "reference", case)
+        make_results(root, "reference", case, noise=0.13 if case == "other-region" else 0.03)
     return root
 
 
@@ -317,6 +319,15 @@ def test_numbers_of_findings_are_printed(built: Path) -> None:
     assert "310" in (built / f"{STUDY}.html").read_text()
     pages_ = [(built / "notebooks" / STUDY / f"{case}.html").read_text() for case in CASES]
     assert ["not so in these results" in text for text in pages_] == [False, False, True]
+
+
+def test_an_unstable_number_carries_a_mark_with_its_reason(built: Path) -> None:
+    """Only a mark stands in the sentence; a quiet number has none, and a claim that nobody judged says so."""
+    text = (built / f"{STUDY}.html").read_text()
+    reason = "unstable: noise of 13 % exceeds 8 %"
+    mark = f'<sup class="unstable" title="{reason}" role="img" aria-label="{reason}" tabindex="0">\u2020</sup>'
+    assert f"Noisy{mark} above 8 %, quiet. " in text
+    assert '<span class="not-so">(not decided in these results) </span> So.' in text
 
 
 def test_buttons_open_the_source_and_offer_what_ran(built: Path) -> None:

@@ -9,7 +9,16 @@ import pytest
 
 from helpers.benchmark.statistics import Comparison, Interval
 from helpers.errors import UserError
-from helpers.findings import Claim, Finding, format_finding, read_findings, write_findings
+from helpers.findings import (
+    UNSTABLE_MARK,
+    Claim,
+    Finding,
+    Found,
+    describe_noise,
+    format_finding,
+    read_findings,
+    write_findings,
+)
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -75,14 +84,43 @@ def test_a_claim_is_of_findings_that_are_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("own", "page", "expected"),
     [
-        (0.2, 0.01, "; unstable"),  # a quiet page has a noisy quantity
+        (0.2, 0.01, UNSTABLE_MARK),  # a quiet page has a noisy quantity
         (0.01, 0.2, ""),  # and a noisy page a quiet one
-        (math.nan, 0.2, "; unstable"),
+        (math.nan, 0.2, UNSTABLE_MARK),
         (math.nan, math.nan, ""),
     ],
 )
 def test_unstable_is_said_of_a_quantity_by_its_own_noise(
     own: float, page: float, expected: str
 ) -> None:
-    """That of the page counts where there is none."""
+    """That of the page counts where there is none; the mark has its reason."""
     assert format_finding(Finding(1.5, noise=own), "unstable", noise=page) == expected
+    assert bool(describe_noise(Finding(1.5, noise=own), page)) == bool(expected)
+
+
+UNKNOWN = math.nan
+CLAIMS: list[tuple[Found, bool, str]] = [
+    (Interval(1.5, 1.25, 1.75, n=5), True, "holds"),
+    (Interval(1.5, 0.9, 1.75, n=5), False, "does not hold"),
+    (Interval(1.5, UNKNOWN, UNKNOWN, n=1), False, "not decided"),  # NaN > 1 is no answer
+    (Interval(1.5, UNKNOWN, UNKNOWN, n=1), True, "not decided"),  # as of `verdict != "slower"`
+    (Comparison("undecided", Interval(2.0, UNKNOWN, UNKNOWN, n=1), noise=UNKNOWN), False, "not decided"),
+    (Finding(2.0, n=5), True, "holds"),  # the median of five, whose interval nobody computed
+    (Finding(2.0), False, "does not hold"),  # a count needs no blocks
+    (Finding(verdict="old picture"), False, "does not hold"),  # nor does what was seen
+    (Finding(UNKNOWN), False, "not decided"),  # what was not measured
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "holds", "expected"), CLAIMS)
+def test_a_claim_holds_or_not_or_is_not_decided(
+    tmp_path: Path, found: Found, holds: bool, expected: str
+) -> None:
+    """What one block, or nothing, cannot judge is neither true nor false, in the file too."""
+    claims = {"claim": Claim(holds, of=("plain", "gain"))}
+    shown = write_findings(
+        tmp_path / "c.csv", {"gain": found, "plain": 1.0}, claims, noise=math.nan, n_blocks=1
+    )
+    assert shown.loc["claim", "value"] == expected
+    value = read_findings(tmp_path / "c.csv")["claim"].value
+    assert math.isnan(value) if expected == "not decided" else value == (expected == "holds")
