@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -36,8 +36,14 @@ ARITHMETIC = "arithmetic"
 
 _TASKS_A_CHUNK = 3  # of Dask: to open, to read and to store it
 
-CaseVerdict = Literal["holds", "does not hold", "undecided"]
-Verdict = Literal["holds", "holds under conditions", "does not hold", "cannot be decided here"]
+Verdict = Literal["same", "weaker here", "contradicted", "not comparable", "not decided"]
+"""What is said of a claim: four words, and *not decided* where rows say none of them.
+
+**Same**: our whole interval lies between its bounds. **Weaker here**: the direction holds and the
+size does not. **Contradicted**: the whole interval lies outside. **Not comparable**: our set-up
+cannot reach what the claim speaks of.
+"""
+VERDICT_WORDS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +123,9 @@ class Claim:
     theirs: Figure | None = None  # None where the source gives no figure
     at_least: float = -math.inf
     at_most: float = math.inf
+    no_effect: float = math.nan  # below `at_least`: what it would be if the claim were void
+    is_comparable: bool = True  # False where our set-up cannot reach what the claim speaks of
+    unlike: str = ""  # in which respects ours is not as theirs
     ours: tuple[Ours, ...] = ()
 
     def answer(self) -> dict[str, Finding]:
@@ -161,15 +170,22 @@ def answer_claims(claims: Mapping[str, Claim]) -> dict[str, dict[str, Finding]]:
 
 
 def tabulate_verdicts() -> pd.DataFrame:
-    """Tabulate all claims, a line for each figure of ours: published, ours with its interval, and the verdict."""
+    """Tabulate all claims, a line for each figure of ours: published, ours with its interval, and verdicts.
+
+    `verdict` is of the claim, `verdict_of_case` of the line, and `unlike` says in which respects
+    ours is not as theirs.
+    """
     claims, lines = read_claims(), []
     for name, answers in answer_claims(claims).items():
         claim, verdict = claims[name], judge(claims[name], answers)
         theirs = claim.theirs.read() if claim.theirs else math.nan
         for case, one in (answers or {"": Finding()}).items():
             ours = (one.value, one.low, one.high)
-            lines.append((name, claim.study, theirs, *ours, verdict, case))
-    names = ["claim", "study", "published", "ours", "low", "high", "verdict", "case"]
+            of_case = judge_case(claim, one) if case else ""
+            told = (verdict, case, of_case, claim.unlike)
+            lines.append((name, claim.study, theirs, *ours, *told))
+    names = ["claim", "study", "published", "ours", "low", "high"]
+    names += ["verdict", "case", "verdict_of_case", "unlike"]
     return pd.DataFrame(lines, columns=names)
 
 
@@ -178,48 +194,59 @@ def exact(value: float) -> Finding:
     return Finding(float(value), float(value), float(value))
 
 
-def judge_case(claim: Claim, found: Finding) -> CaseVerdict:
+def judge_case(claim: Claim, found: Finding) -> Verdict:
     """Judge a claim in one case: by its whole interval, or not at all.
 
-    A claim that one is faster than another, so with a bound of 1, is undecided inside the noise
-    of the record too; one value alone, without an interval, decides nothing.
+    A claim that one is faster than another, so with a bound of 1, is not decided inside the noise
+    of the record either; one value alone, without an interval, decides nothing.
     """
-    if found.verdict == "indistinguishable" and 1 in (claim.at_least, claim.at_most):
-        return "undecided"
+    if not claim.is_comparable:
+        return "not comparable"
+    is_noise = found.verdict == "indistinguishable"
+    if is_noise and 1 in (claim.at_least, claim.at_most):
+        return "not decided"
     if claim.at_least <= found.low and found.high <= claim.at_most:
-        return "holds"
+        return "same"
+    if claim.no_effect < found.low and not is_noise:
+        size = claim.theirs.read() if claim.theirs else claim.at_least
+        if found.high < size:
+            return "weaker here"
     if found.high < claim.at_least or found.low > claim.at_most:
-        return "does not hold"
-    return "undecided"
+        return "contradicted"
+    return "not decided"
 
 
 def judge(claim: Claim, found: Mapping[str, Finding]) -> Verdict:
-    """Judge a claim over all cases that speak to it, by their names.
-
-    It holds where it does in each, and under conditions where it does in some.
-    """
-    verdicts = {judge_case(claim, one) for one in found.values()}
-    if verdicts <= {"undecided"}:
-        return "cannot be decided here"
-    if verdicts == {"holds"}:
-        return "holds"
-    return "holds under conditions" if "holds" in verdicts else "does not hold"
+    """Judge a claim over all cases that speak to it, by their names: the least favourable word counts."""
+    if not claim.is_comparable:
+        return "not comparable"
+    verdicts = {judge_case(claim, finding) for finding in found.values()}
+    worst_first: tuple[Verdict, ...] = ("contradicted", "weaker here", "not decided", "same")
+    return next((verdict for verdict in worst_first if verdict in verdicts), "not decided")
 
 
 def tabulate_claims(
     claims: Mapping[str, Claim], found: Mapping[str, Mapping[str, Finding]]
 ) -> pd.DataFrame:
-    """Tabulate claims: what a source says, its figure, ours in each case with its page, the verdict."""
+    """Tabulate claims: what a source says, its figure, ours in each case with its page, the verdict.
+
+    Where cases differ, each figure has its own verdict. The last column says in which respects
+    ours is not as theirs.
+    """
     lines = []
     for name, claim in claims.items():
         answers = found.get(name, {})
-        cases = (_link(case, one) for case, one in answers.items())
+        verdicts = [judge_case(claim, one) for one in answers.values()]
+        differ = len({*verdicts}) > 1
+        cases = (
+            _link(case, one) + f", {verdict}" * differ
+            for (case, one), verdict in zip(answers.items(), verdicts, strict=True)
+        )
         theirs = "" if claim.theirs is None else digits(claim.theirs.read(), n=3)
         unit = f" ({claim.unit})" * bool(claim.unit)
-        lines.append(
-            (html.escape(claim.says + unit), theirs, ", ".join(cases), judge(claim, answers))
-        )
-    return pd.DataFrame(lines, columns=["claim", "published", "ours", "verdict"])
+        says, unlike = html.escape(claim.says + unit), html.escape(claim.unlike)
+        lines.append((says, theirs, "; ".join(cases), judge(claim, answers), unlike))
+    return pd.DataFrame(lines, columns=["claim", "published", "ours", "verdict", "unlike theirs"])
 
 
 def _link(case: str, found: Finding) -> str:

@@ -63,18 +63,18 @@ def make_claim(**more: Any) -> published.Claim:
 @pytest.mark.parametrize(
     ("bounds", "found", "expected"),
     [
-        ((5, 20), Finding(9, 7, 12), "holds"),
-        ((5, 20), Finding(1.5, 1.4, 1.6), "does not hold"),
-        ((5, 20), Finding(30, 25, 40), "does not hold"),
-        ((5, 20), Finding(6, 4, 9), "undecided"),  # the interval holds a bound
-        ((5, 20), Finding(9, math.nan, math.nan), "undecided"),  # one block shows nothing
-        ((75, 300), Finding(120, 80, math.inf), "undecided"),  # a knee that was not seen
-        ((-math.inf, 1.1), Finding(1.0, 0.9, 1.05), "holds"),  # one bound alone
-        ((2, math.inf), published.exact(2), "holds"),  # counted, at the bound itself
-        ((2, math.inf), published.exact(1), "does not hold"),
+        ((5, 20), Finding(9, 7, 12), "same"),
+        ((5, 20), Finding(1.5, 1.4, 1.6), "contradicted"),
+        ((5, 20), Finding(30, 25, 40), "contradicted"),
+        ((5, 20), Finding(6, 4, 9), "not decided"),  # the interval holds a bound
+        ((5, 20), Finding(9, math.nan, math.nan), "not decided"),  # one block shows nothing
+        ((75, 300), Finding(120, 80, math.inf), "not decided"),  # a knee that was not seen
+        ((-math.inf, 1.1), Finding(1.0, 0.9, 1.05), "same"),  # one bound alone
+        ((2, math.inf), published.exact(2), "same"),  # counted, at the bound itself
+        ((2, math.inf), published.exact(1), "contradicted"),
         # Faster by its interval, but not by more than a thing differs from itself.
-        ((1, math.inf), Finding(1.03, 1.01, 1.05, verdict="indistinguishable"), "undecided"),
-        ((1, math.inf), Finding(1.3, 1.2, 1.4, verdict="slower"), "holds"),
+        ((1, math.inf), Finding(1.03, 1.01, 1.05, verdict="indistinguishable"), "not decided"),
+        ((1, math.inf), Finding(1.3, 1.2, 1.4, verdict="slower"), "same"),
     ],
 )
 def test_a_claim_in_one_case(bounds: tuple[float, float], found: Finding, expected: str) -> None:
@@ -83,22 +83,57 @@ def test_a_claim_in_one_case(bounds: tuple[float, float], found: Finding, expect
     assert published.judge_case(claim, found) == expected
 
 
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Finding(1.5, 1.4, 1.6), "weaker here"),
+        (Finding(1.02, 1.01, 1.03, verdict="indistinguishable"), "contradicted"),  # no direction
+        (Finding(1.2, 0.9, 1.6), "contradicted"),  # no direction either
+        (Finding(0.5, 0.4, 0.6), "contradicted"),  # the other direction
+        (Finding(6, 4, 9), "weaker here"),  # across a bound, and all of it below their ten
+        (Finding(8, 4, 12), "not decided"),
+        (Finding(9, 7, 12), "same"),
+        (Finding(30, 25, 40), "contradicted"),  # stronger than they claim
+    ],
+)
+def test_a_direction_without_its_size_is_weaker(found: Finding, expected: str) -> None:
+    """Between no effect and the published size; without a figure of theirs the least bound is the size."""
+    theirs = published.Figure(
+        table="abernathey2020_narrative",
+        over="quantity == 'zarr_to_netcdf_speed_ratio'",  # of ten
+        column="value",
+    )
+    claim = make_claim(at_least=5, at_most=20, no_effect=1, theirs=theirs)
+    assert published.judge_case(claim, found) == expected
+    plain = make_claim(at_least=5, at_most=20, no_effect=1)
+    assert published.judge_case(plain, Finding(6, 4, 9)) == "not decided"
+
+
+def test_what_cannot_be_reached_is_never_contradicted() -> None:
+    """Whatever our figure is, and without one."""
+    claim = make_claim(at_least=7000, is_comparable=False, unlike="a hundredth of the bytes")
+    for found in ({}, {"a": NO}, {"a": Finding(9000, 8000, 9999)}):
+        assert published.judge(claim, found) == "not comparable"
+    table = published.tabulate_claims({"a": claim}, {})
+    assert [*table["unlike theirs"]] == ["a hundredth of the bytes"]
+
+
 YES, NO, OPEN = Finding(9, 7, 12), Finding(1.5, 1.4, 1.6), Finding(6, 4, 9)
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ({}, "cannot be decided here"),
-        ({"a": OPEN}, "cannot be decided here"),
-        ({"a": YES, "b": YES}, "holds"),
-        ({"a": YES, "b": NO}, "holds under conditions"),
-        ({"a": YES, "b": OPEN}, "holds under conditions"),  # not shown wherever it was asked
-        ({"a": NO, "b": OPEN}, "does not hold"),
+        ({}, "not decided"),
+        ({"a": OPEN}, "not decided"),
+        ({"a": YES, "b": YES}, "same"),
+        ({"a": YES, "b": NO}, "contradicted"),
+        ({"a": YES, "b": OPEN}, "not decided"),  # not shown wherever it was asked
+        ({"a": NO, "b": OPEN}, "contradicted"),
     ],
 )
 def test_a_claim_over_cases(found: dict[str, Finding], expected: str) -> None:
-    """It holds where it does in each case, and under conditions where it does in some."""
+    """The least favourable word of its cases counts."""
     assert published.judge(make_claim(at_least=5, at_most=20), found) == expected
 
 
@@ -106,12 +141,13 @@ def test_a_claim_is_a_row_with_links_to_what_measured_it() -> None:
     """Arithmetic has no page to lead to, and what nobody measured no figure."""
     claims = {"a": make_claim(at_least=5, at_most=20, unit="times"), "b": make_claim()}
     both = {"formats/in-region": YES, "study/case": YES}  # of which the first has a page
-    found = {"a": {**both, "arithmetic": published.exact(1)}}
+    found = {"a": {**both, "arithmetic": published.exact(1)}}  # of which the last is out of bounds
     table = published.tabulate_claims(claims, found)
     assert [*table["claim"]] == ["it is so (times)", "it is so"]
     links = [f'<a href="{to}.html">9 (7 to 12)</a>' for to in ("notebooks/formats/in-region", "explorer")]  # fmt: skip
-    assert [*table["ours"]] == [", ".join([*links, "1"]), ""]
-    assert [*table["verdict"]] == ["holds under conditions", "cannot be decided here"]
+    words = zip([*links, "1"], ["same", "same", "contradicted"], strict=True)
+    assert [*table["ours"]] == ["; ".join(map(", ".join, words)), ""]
+    assert [*table["verdict"]] == ["contradicted", "not decided"]
 
 
 def test_figures_of_ours_are_read_or_absent(
@@ -161,8 +197,10 @@ def test_every_claim_has_its_verdict() -> None:
     """Of each claim there is a line, and a number where it was decided."""
     table = pd.read_csv(published.VERDICTS)
     assert {*table["claim"]} == {*CLAIMS}
-    decided = table[table["verdict"] != "cannot be decided here"]
-    assert decided[["ours", "low", "high", "case"]].notna().all(axis=None)
+    assert {*table["verdict"]} <= {*published.VERDICT_WORDS}
+    decided = table[table["verdict"].isin(["same", "weaker here", "contradicted"])]
+    assert decided[["ours", "low", "high", "case", "verdict_of_case"]].notna().all(axis=None)
+    assert table.loc[table["verdict"] == "not comparable", "unlike"].notna().all(), "and says why"
 
 
 # What the table of the source itself contradicts, as its README says.
