@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
@@ -28,29 +29,44 @@ _FLOWS = 0.7  # of the rate of a stream that several have at once, below which t
 
 def kind_of(row: TracedRequest) -> str:
     """Name what a request is for, as far as its method, path and answer tell."""
-    key, name = row.key, row.key.rpartition("/")[2]
-    if row.host.partition(":")[0] in METADATA_SERVICES:
+    is_ranged = row.range_nbytes is not None
+    return _find_kind(
+        row.host, row.method, row.status, row.key, row.range_start is not None, is_ranged
+    )
+
+
+@lru_cache(maxsize=2**18)
+def _find_kind(
+    host: str, method: str, status: int, key: str, has_start: bool, is_ranged: bool
+) -> str:
+    name = key.rpartition("/")[2]
+    if host.partition(":")[0] in METADATA_SERVICES:
         return "credentials"
-    if row.method not in ("GET", "HEAD"):
+    if method not in ("GET", "HEAD"):
         return "write"
-    if row.status == 404:
+    if status == 404:
         return "probe"
-    if row.method == "HEAD":
+    if method == "HEAD":
         return "HEAD"
-    if row.range_start is None and (not name or (key.count("/") == 1 and "." not in name)):
+    if not has_start and (not name or (key.count("/") == 1 and "." not in name)):
         return "listing"
     if name in _METADATA:
         return "metadata"
     if _MANIFESTS.search(key):
         return "manifest"
-    if is_chunk(row):
+    if _is_chunk(key):
         return "chunk"
-    return "object" if row.range_nbytes is None else "range"
+    return "range" if is_ranged else "object"
 
 
 def is_chunk(row: TracedRequest) -> bool:
     """Tell whether a path is that of a chunk or a shard, of Zarr, TensorStore or Icechunk."""
-    return bool(_CHUNK.search(row.key))
+    return _is_chunk(row.key)
+
+
+@lru_cache(maxsize=2**18)
+def _is_chunk(key: str) -> bool:
+    return bool(_CHUNK.search(key))
 
 
 def is_metadata(row: TracedRequest) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -17,10 +17,11 @@ import yaml
 from advisors.trace import analysis
 from advisors.trace.analysis import is_data, is_metadata, kind_of, span_of
 from advisors.trace.rows import METADATA_SERVICES
-from advisors.trace.whatif import HANDSHAKE_ROUND_TRIPS, RETRIED, Asked, Edit, Trace, keep, split
+from advisors.trace.whatif import HANDSHAKE_ROUND_TRIPS, RETRIED, Asked, Edit, Trace, split
 from helpers.errors import write_bytes
 from helpers.models import WORTH
 from helpers.models.transfer import Network, count_waits
+from helpers.objectstore.processes import deadline
 
 if TYPE_CHECKING:
     from advisors.trace.rows import Run, TracedRequest
@@ -68,7 +69,7 @@ class Finding:
 
 def _drop(trace: Trace, places: Sequence[int], evidence: str, *, n_kept: int = 0) -> Cause | None:
     """Ask for all but these, of which the first may have to stay."""
-    edit = Edit(keep(trace.rows, places[n_kept:]))
+    edit = Edit(trace.keep(places[n_kept:]))
     return Cause(places, evidence, edit) if places else None
 
 
@@ -137,7 +138,7 @@ def _overlaps(trace: Trace) -> Cause | None:
     moved, unique = sum(trace.rows[i].nbytes for i in fresh), sum(fresh.values())
     if not part or moved < _WASTED * unique:
         return None
-    asked = [replace(one, nbytes=fresh.get(one.rows[0], one.nbytes)) for one in keep(trace.rows)]
+    asked = [replace(one, nbytes=fresh.get(one.rows[0], one.nbytes)) for one in trace.keep()]
     told = f"{write_bytes(moved)} came for {write_bytes(unique)} of the files: a read-ahead is thrown away at each jump"
     return Cause(part, told, Edit([one for one in asked if fresh.get(one.rows[0], 1)]))
 
@@ -159,7 +160,7 @@ def _neighbours(trace: Trace) -> Cause | None:
                     joined[-1].append(j)
                     continue
             joined.append([j])
-    asked = keep(trace.rows, ranges)
+    asked = trace.keep(ranges)
     for one in joined:
         first, last = trace.rows[one[0]], trace.rows[one[-1]]
         asked.append(Asked((*one,), span_of(last)[1] - span_of(first)[0]))
@@ -219,7 +220,7 @@ def _connections(trace: Trace) -> Cause | None:
         return None
     each_s = median(trace.rows[i].handshake_s for i in new)
     told = f"{len(new)} connections for {len(trace.rows)} requests, each set up in {1000 * each_s:.0f} ms"
-    return Cause(new, told, Edit(keep(trace.rows), is_connected=True))
+    return Cause(new, told, Edit(trace.keep(), is_connected=True))
 
 
 def _far(trace: Trace) -> Cause | None:
@@ -230,7 +231,7 @@ def _far(trace: Trace) -> Cause | None:
     if round_trip_s < max(_FAR_S, 0.4 * trace.seen.first_byte_median_s):
         return None
     told = f"a round trip takes {1000 * round_trip_s:.0f} of the {1000 * trace.seen.first_byte_median_s:.0f} ms to the first byte: the store is far away"
-    edit = Edit(keep(trace.rows), less_s=round_trip_s, is_connected=True)
+    edit = Edit(trace.keep(), less_s=round_trip_s, is_connected=True)
     return Cause(range(len(trace.rows)), told, edit)
 
 
@@ -252,7 +253,7 @@ def _in_turn(trace: Trace) -> Cause | None:
     free -= {one[0] for one in objects if parts.intersection(one)}
     what = f"{len(parts)} chunks of shards" if parts else f"{len(objects)} objects"
     told = f"{what} were read one after the other, {write_bytes(median(trace.rows[i].nbytes for i in places))} each"
-    return Cause(places, told, Edit(keep(trace.rows), free))
+    return Cause(places, told, Edit(trace.keep(), free))
 
 
 def _few(trace: Trace) -> Cause | None:
@@ -270,7 +271,7 @@ def _few(trace: Trace) -> Cause | None:
         return None
     told = f"{len(places)} requests for data, never more than {n_in_flight} in flight, {mean:.1f} in the mean"
     free = frozenset(trace.places(lambda row: is_data(row) or row.method == "HEAD"))
-    return Cause(places, told, Edit(keep(trace.rows), free, _MORE_IN_FLIGHT))
+    return Cause(places, told, Edit(trace.keep(), free, _MORE_IN_FLIGHT))
 
 
 def _one_stream(trace: Trace) -> Cause | None:
@@ -353,7 +354,11 @@ def find(run: Run, on: Network | None = None) -> list[Finding]:
     One that gains less than what is worth a change is none. On another network than that of the trace
     both times are predicted.
     """
-    trace = Trace(run, on)
+    return find_causes(Trace(run, on))
+
+
+def find_causes(trace: Trace) -> list[Finding]:
+    """Find known causes in a trace, as `find` does."""
     if not trace.rows:
         return []
     likely, least = _bounds(trace)
@@ -410,7 +415,7 @@ def _bounds(trace: Trace) -> tuple[Network, Network]:
 
 def _predict(trace: Trace, cause: Cause, network: Network) -> tuple[float, float]:
     """Predict what the program takes as it is, and without a cause."""
-    base_s = trace.seconds(Edit(keep(trace.rows)), network)
+    base_s = trace.base_seconds(network)
     wall_s, saved_s = wall_on(trace, base_s), cause.saved_s
     if cause.edit is not None and base_s:
         less = 1 - trace.seconds(cause.edit, network) / base_s
@@ -446,14 +451,41 @@ class Report:
     predicted_s: float  # wall time there
     findings: list[Finding]
     not_seen: list[str]
+    notes: list[str] = field(default_factory=list)  # on how far the findings reach
 
 
-def report(run: Run, on: tuple[str, Network] = ("", Network())) -> Report:
-    """Say what a run asked for, what it waited for and what is known to mend it."""
+WITHIN_S = 8.0
+"""Seconds in which a report is made: of a larger trace it has the requests alone."""
+
+
+def report(
+    run: Run, on: tuple[str, Network] = ("", Network()), *, within_s: float = WITHIN_S
+) -> Report:
+    """Report what a run asked for, what it waited for and what is known to mend it.
+
+    What takes longer than `within_s` is left out, and the report says so: first the causes, then
+    whatever takes more than a count.
+    """
     name, network = on
-    trace = Trace(run, network if name else None)
-    rows, seen = trace.rows, trace.seen
-    base_s = trace.seconds(Edit(keep(rows)), seen) if rows else trace.span_s
+    counted: Report | None = None
+    try:
+        with deadline(within_s):
+            trace = Trace(run, network if name else None)
+            counted = _count(trace, name)
+            notes = [*counted.notes]
+            if trace.n_replayed < len(trace.rows):
+                notes.append(
+                    f"gains are predicted from {trace.n_replayed:,} of {len(trace.rows):,} requests"
+                )
+            return replace(counted, findings=find_causes(trace), notes=notes)
+    except TimeoutError:
+        counted = counted or _list(run, name)
+        note = f"causes were not sought: {len(run.rows):,} requests take longer than {within_s:g} s to analyse"
+        return replace(counted, notes=[*counted.notes, note])
+
+
+def _list(run: Run, name: str) -> Report:
+    """Report what needs one look at each request."""
     past = [
         f"connection of pid {one.pid} ({one.name}) to {one.address} past the gateway"
         for one in run.bypassed
@@ -467,18 +499,34 @@ def report(run: Run, on: tuple[str, Network] = ("", Network())) -> Report:
         exit_code=run.exit_code,
         n_requests=len(run.rows),
         hosts=sorted({row.host for row in run.rows}),
-        n_waits=count_waits(rows),
+        n_waits=count_waits(row for row in run.rows if row.end_s),
+        n_in_flight=0,
+        moved_nbytes=sum(row.nbytes for row in run.rows),
+        unique_nbytes=0,
+        sent_nbytes=sum(row.sent_nbytes for row in run.rows),
+        time_s={},
+        kinds={},
+        first_byte_s=(0.0, 0.0),
+        stream_mb_per_s=0.0,
+        gateway_share=run.gateway_s / run.wall_s,
+        on=name,
+        predicted_s=run.wall_s,
+        findings=[],
+        not_seen=[*past, *tunnels, *run.remarks],
+    )
+
+
+def _count(trace: Trace, name: str) -> Report:
+    """Report what is counted, and the network that the requests show."""
+    rows, seen = trace.rows, trace.seen
+    base_s = trace.base_seconds(seen) if rows else trace.span_s
+    return replace(
+        _list(trace.run, name),
         n_in_flight=analysis.most_in_flight(rows),
-        moved_nbytes=sum(row.nbytes for row in rows),
         unique_nbytes=analysis.unique_nbytes(rows),
-        sent_nbytes=sum(row.sent_nbytes for row in rows),
         time_s=trace.time,
         kinds=dict(Counter(map(kind_of, rows)).most_common()),
         first_byte_s=(seen.first_byte_median_s, seen.first_byte_p95_s),
         stream_mb_per_s=seen.stream_nbytes_per_s / 1e6 if isfinite(seen.stream_nbytes_per_s) else 0.0,
-        gateway_share=run.gateway_s / run.wall_s,
-        on=name,
         predicted_s=wall_on(trace, base_s),
-        findings=find(run, trace.network),
-        not_seen=[*past, *tunnels, *run.remarks],
     )  # fmt: skip

@@ -42,8 +42,9 @@ def render(report: Report, command: Sequence[str]) -> Iterator[str]:
         if one.setting:
             yield f"     wire trace --try {one.setting} -- {shlex.join(command)}   measures it"
         yield f"     {BOOK}{one.see}"
-    if report.n_requests and not report.findings:
+    if report.n_requests and not report.findings and not report.notes:
         yield "no known cause that is worth a change"
+    yield from report.notes
     yield from (f"not seen: {one}" for one in report.not_seen)
 
 
@@ -56,9 +57,15 @@ def _summarise(report: Report) -> Iterator[str]:
         return
     n_hosts = f"{len(report.hosts)} hosts" if len(report.hosts) > 1 else cut(report.hosts[0])
     sent = f"; {write_bytes(report.sent_nbytes)} sent" if report.sent_nbytes else ""
+    if not report.time_s:  # which takes longer than a count
+        yield (
+            f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)};"
+            f" {report.n_waits:,} waits one after the other; {write_bytes(report.moved_nbytes)} moved{sent}"
+        )
+        return
     yield (
         f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)};"
-        f" {report.n_waits:,} waits one after the other; at most {report.n_in_flight} in flight;"
+        f" {report.n_waits:,} waits one after the other; at most {report.n_in_flight} concurrent;"
         f" {write_bytes(report.moved_nbytes)} moved, {write_bytes(report.unique_nbytes)} of it once{sent}"
     )
     shares = [f"{share} {_TIME[what]}" for what, share in _shares(report).items() if share != "0 %"]
@@ -221,7 +228,7 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
         f'{_safe(_gain(one, report))} <a href="{BOOK}{one.see}">more</a></li>'
         for one in report.findings[:N_PRINTED]
     )
-    begin_s = run.begin_s + report.time_s["start"]
+    begin_s = run.begin_s + report.time_s.get("start", 0.0)
     until_s = max([run.begin_s + run.wall_s, *(row.end_s for row in rows)])
     ticks = (begin_s - run.begin_s + part * (until_s - begin_s) / 4 for part in range(5))
     axis = "".join(f"<span>{second:.1f} s</span>" for second in ticks)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
+import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
@@ -25,6 +27,10 @@ RETRIED = (429, 500, 502, 503)
 _PARTS_AT_ONCE = 10  # of a body in several streams
 _CLIENT_S = 0.005  # of a pause between two requests, which the client itself needs
 _N_DRAWS = 5
+MAX_REPLAYED = 10_000
+"""Requests of a trace up to which all are replayed; of more some of each stretch of time are."""
+
+_N_STRETCHES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +73,16 @@ def split(rows: Sequence[TracedRequest], large: Iterable[int], part_nbytes: floa
 class Trace:
     """The requests of a run, in the order in which they began, and what each may have waited for."""
 
-    def __init__(self, run: Run, network: Network | None = None) -> None:
+    def __init__(
+        self, run: Run, network: Network | None = None, set_up_s: float = math.nan
+    ) -> None:
         self.run = run
         self.rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
         self.network = network  # to replay on; None for that of the trace
         self._last_end_s = max((row.end_s for row in self.rows), default=0.0)
-        set_up_s = [row.handshake_s for row in self.rows if row.is_first]
-        self._set_up_s = median(set_up_s or [0.0])
+        set_ups_s = [row.handshake_s for row in self.rows if row.is_first]
+        self._set_up_s = median(set_ups_s or [0.0]) if math.isnan(set_up_s) else set_up_s
+        self._base_s = dict[Network, float]()  # what the trace takes as it is, by network
         # the last look at each object before a request for it: what it waits for, though another ended later
         self._looked = dict[int, int]()
         looks = dict[tuple[str, str], int]()
@@ -189,7 +198,64 @@ class Trace:
         return steps
 
     def seconds(self, edit: Edit, seen: Network) -> float:
-        """Replay an edited trace: on its own network each request keeps its first byte."""
+        """Replay an edited trace: on its own network each request keeps its first byte.
+
+        Of many requests some of each stretch of time are replayed, and stand for the stretch.
+        """
+        if len(self.rows) <= MAX_REPLAYED:
+            return self._replay(edit, seen)
+        found_s = 0.0
+        place = {one.rows[0]: one for one in edit.asked}
+        for first, part, weight in self._stretches:
+            within = range(first, first + len(part.rows))
+            asked = [
+                replace(one, rows=tuple(i - first for i in one.rows if i in within))
+                for i in within
+                if (one := place.get(i))
+            ]
+            free = frozenset(i - first for i in within if i in edit.free)
+            if asked:
+                found_s += weight * part._replay(replace(edit, asked=asked, free=free), seen)
+        return found_s
+
+    def base_seconds(self, network: Network) -> float:
+        """Replay the trace as it was, once for each network."""
+        if network not in self._base_s:
+            self._base_s[network] = self.seconds(Edit(self.keep()), network)
+        return self._base_s[network]
+
+    def keep(self, dropped: Iterable[int] = ()) -> list[Asked]:
+        """Ask for what was asked for, but for some."""
+        without = {*dropped}
+        return [one for one in self._asked if one.rows[0] not in without]
+
+    @cached_property
+    def _asked(self) -> list[Asked]:
+        return keep(self.rows)
+
+    @property
+    def n_replayed(self) -> int:
+        """Number of requests that predictions rest on."""
+        is_whole = len(self.rows) <= MAX_REPLAYED
+        return len(self.rows) if is_whole else sum(len(part.rows) for _, part, _ in self._stretches)
+
+    @cached_property
+    def _stretches(self) -> list[tuple[int, Trace, float]]:
+        """Take the first requests of stretches of equal time: their place, and the seconds that each stands for."""
+        begin_s, step_s = self.rows[0].start_s, self.span_s / _N_STRETCHES
+        starts_s = [*(row.start_s for row in self.rows), self._last_end_s]
+        edges = [bisect_left(starts_s, begin_s + number * step_s) for number in range(_N_STRETCHES)]
+        stretches = list[tuple[int, Trace, float]]()
+        for first, last in pairwise([*edges, len(self.rows)]):
+            rows = self.rows[first : min(last, first + MAX_REPLAYED // _N_STRETCHES)]
+            if rows:
+                part = Trace(replace(self.run, rows=rows), self.network, self._set_up_s)
+                whole_s = starts_s[last] - starts_s[first]
+                part_s = starts_s[first + len(rows)] - starts_s[first]
+                stretches.append((first, part, whole_s / part_s if part_s > 0 else 1.0))
+        return stretches
+
+    def _replay(self, edit: Edit, seen: Network) -> float:
         if self.network is None:
             alone = replace(seen, first_byte_median_s=0.0, first_byte_p95_s=0.0)
             # TCP and TLS take two round trips, and a body begins slowly on a new connection

@@ -83,7 +83,7 @@ def test_the_screen() -> None:
     text = "\n".join(lines)
     assert len(lines) < 30
     assert lines[0].startswith("20 requests to")
-    assert "20 waits one after the other; at most 1 in flight" in lines[0]
+    assert "20 waits one after the other; at most 1 concurrent" in lines[0]
     shares = [int(part.split(" %")[0].split()[-1]) for part in lines[1].split(";")[0].split(",")]
     assert sum(shares) == 100
     assert "wire trace --try concurrency=10 -- python 'my script.py'" in text
@@ -91,6 +91,17 @@ def test_the_screen() -> None:
     assert lines[-1] == "not seen: something else"
     busy = findings.report(run_of(chain(3), gateway_s=1.0))
     assert "may be the limit" in next(render.render(busy, ["x"]))
+
+
+def test_a_report_that_takes_too_long_has_the_requests_alone() -> None:
+    """Counts of a budget stay, causes are left out, and the report says so."""
+    run = run_of(chain(2000, think_s=0.02))
+    late = findings.report(run, within_s=1e-3)
+    assert (late.n_requests, late.n_waits, late.moved_nbytes) == (2000, 2000, 2_000_000)
+    lines = [*render.render(late, ["x"])]
+    assert lines[0].startswith("2,000 requests to")
+    assert "causes were not sought: 2,000 requests take longer than 0.001 s" in lines[-1]
+    assert "What to change" in render.write_html(run, late, ["x"])
 
 
 def test_files_hold_the_trace_and_no_secret(

@@ -66,3 +66,19 @@ def test_busy_seconds_lie_in_gaps(pauses_s: list[float]) -> None:
     samples = [(edges[-1] * n / 50, edges[-1] * n / 50) for n in range(51)]
     expected = sum(end - start for start, end in gaps)
     assert analysis._busy_s(samples, gaps) == pytest.approx(expected, abs=1e-9)
+
+
+def test_some_requests_of_each_stretch_stand_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four hundred requests in turn, of which every second is dropped, though a fifth is replayed."""
+    monkeypatch.setattr("advisors.trace.whatif.MAX_REPLAYED", 80)
+    rows = [
+        TracedRequest(
+            0.1 * i, 0.1 * i + 0.08, 0.1 * i + 0.08, method="GET", status=200, key=f"/b/{i}"
+        )
+        for i in range(400)
+    ]
+    trace = Trace(Run(rows, 40.0, 0.0, 0))
+    assert trace.n_replayed == 80
+    assert trace.base_seconds(Network()) == pytest.approx(40.0, rel=0.1)
+    half = trace.seconds(Edit(trace.keep(range(1, 400, 2))), Network())
+    assert half / trace.base_seconds(Network()) == pytest.approx(0.6, rel=0.05)
