@@ -69,16 +69,16 @@ def test_busy_seconds_lie_in_gaps(pauses_s: list[float]) -> None:
 
 
 def test_some_requests_of_each_stretch_stand_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four hundred requests in turn, of which every second is dropped, though a fifth is replayed."""
-    monkeypatch.setattr("advisors.trace.whatif.MAX_REPLAYED", 80)
+    """Two thousand requests in turn, of which every second is dropped, though a fifth is replayed."""
+    monkeypatch.setattr("advisors.trace.whatif.MAX_REPLAYED", 400)
     rows = [
         TracedRequest(
             0.1 * i, 0.1 * i + 0.08, 0.1 * i + 0.08, method="GET", status=200, key=f"/b/{i}"
         )
-        for i in range(400)
+        for i in range(2000)
     ]
-    trace = Trace(Run(rows, 40.0, 0.0, 0))
-    assert trace.n_replayed == 80
-    assert trace.base_seconds(Network()) == pytest.approx(40.0, rel=0.1)
-    half = trace.seconds(Edit(trace.keep(range(1, 400, 2))), Network())
+    trace = Trace(Run(rows, 200.0, 0.0, 0))
+    assert trace.n_replayed == 400
+    assert trace.base_seconds(Network()) == pytest.approx(200.0, rel=0.05)
+    half = trace.seconds(Edit(trace.keep(range(1, 2000, 2))), Network())
     assert half / trace.base_seconds(Network()) == pytest.approx(0.6, rel=0.05)
