@@ -280,7 +280,7 @@ class Series:
     base: dict[str, str]  # one name of theirs: ours
     others: dict[str, str]
     at: Mapping[str, str] = field(default_factory=lambda: {"": ""})
-    why: str = ""  # in which respect the two are not alike
+    why: str  # in which respects the two are not alike
 
     def compare(self) -> Iterator[tuple[object, ...]]:
         """Compare each ratio of the series that both have."""

@@ -193,6 +193,11 @@ def test_tables_are_in_step(table: Path, tmp_path: Path) -> None:
     assert (tmp_path / table.name).read_text() == table.read_text()
 
 
+def test_every_ratio_says_why_the_two_are_not_alike() -> None:
+    """Each published ratio next to ours has its reasons in its own line."""
+    assert pd.read_csv(published.RATIOS)["why"].notna().all()
+
+
 def test_every_claim_has_its_verdict() -> None:
     """Of each claim there is a line, and a number where it was decided."""
     table = pd.read_csv(published.VERDICTS)
@@ -325,6 +330,7 @@ def test_a_ratio_is_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         base={"Zarr Array": "a"},
         others={"NetCDF": "b", "CSV": "c"},
         at={"1": ""},
+        why="other machines",
     )
     (line,) = published.compare_ratios([series]).to_dict("records")
     assert line["published"] == pytest.approx(645 / 165, rel=0.01)
