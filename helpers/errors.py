@@ -15,9 +15,10 @@ import json
 import os
 import re
 import reprlib
+import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
@@ -161,6 +162,126 @@ _SIGHTS = [
 ]
 
 
+# what any of the sights needs, which most texts have not
+_HINT = re.compile(r"[=:@]|%3D|%40|bearer|AKIA|ASIA|gh[a-z]_|github_pat_", re.IGNORECASE)
+_BETWEEN = r"(?:^|[/?&;,]|%2F|%3F|%26|%3B|%2C)"
+_IN_PATH = re.compile(
+    rf"(?P<before>{_BETWEEN}(?:{_FIELD})(?:=|%3D))(?:(?!{_BETWEEN}).)+", re.IGNORECASE | re.DOTALL
+)
+_OPTION_NAME = re.compile(
+    rf"(?:[\w-]*(?:{_NAME})[\w-]*|[\w-]*cookies?|(?:proxy-)?user|pass|pw|auth|authorization|oauth2-bearer|pin|key)",
+    re.IGNORECASE,
+)
+_NO_SECRET_FIELDS = {"accept", "accept-encoding", "cache-control", "content-type", "host", "range", "user-agent"}  # fmt: skip
+
+
+def redact_path(path: str) -> str:
+    """Black out credentials in the path of a URL: parameters and parts of it that are named so.
+
+    Examples
+    --------
+    >>> redact_path("/b/f.nc;sig=abcdef/token=ghijkl/0.0"), redact_path("/b/%74oken%3Dghijkl")
+    ('/b/f.nc;sig=***/token=***/0.0', '/b/token=***')
+    """
+    if not _HINT.search(path):
+        return redact(path)
+    clean, decoded = _redact_parts(path), unquote(path)
+    if unquote(clean) == (clean_decoded := _redact_parts(decoded)):
+        return clean
+    return quote(clean_decoded, safe="/;&?,*=:@")
+
+
+def _redact_parts(path: str) -> str:
+    """Black out addresses and parameters in a path, then what else stands in one of its parts."""
+    clean = _IN_PATH.sub(_star, _SIGHTS[0].sub(_star, path))
+    return "/".join(map(redact, clean.split("/")))
+
+
+def redact_command(words: Sequence[str]) -> list[str]:
+    """Black out credentials in a command line: values of options that hold one, and of headers.
+
+    What a word means is for its program to say, so too much goes rather than too little: the value of
+    `-p` is a password here, and a port elsewhere. Commands inside a word, as of `sh -c`, are read too.
+
+    Examples
+    --------
+    >>> redact_command(["curl", "-u", "me:secret", "-H", "X-Key: abc", "--proxy-user=me:secret", "URL"])
+    ['curl', '-u', 'me:***', '-H', 'X-Key: ***', '--proxy-user=***', 'URL']
+    """
+    clean, option = list[str](), ""
+    for word in words:
+        is_option = word.startswith("-") and len(word) > 1
+        name, equals, value = word.partition("=")
+        if option and not (is_option and option in _SHORT):
+            clean.append(_redact_value(option, word))
+        elif is_option and equals and name.startswith("--"):
+            clean.append(f"{name}={_redact_value(name, value)}")
+        elif is_option and word[:2] in _SHORT and len(word) > 2 and not word.startswith("--"):
+            clean.append(word[:2] + _redact_value(word[:2], word[2:]))
+        else:
+            clean.append(_redact_word(word))
+        is_awaited = is_option and not option and not equals and _is_secret_option(word)
+        option = word if is_awaited else ""
+    return clean
+
+
+_MOST_SPLIT = 20_000  # characters of a word that is read as a command
+_SHORT = ("-u", "-U", "-p", "-b", "-H")  # of curl, wget, mysql and others
+
+
+def _is_secret_option(word: str) -> bool:
+    is_named = bool(_OPTION_NAME.fullmatch(word.lstrip("-")))
+    return word in _SHORT or word.lower() in ("--header", "--proxy-header") or is_named
+
+
+def _redact_value(option: str, value: str) -> str:
+    """Black out the value of an option, or the part of it that is secret."""
+    name = option.lower()
+    before, colon, _ = value.partition(":")
+    if option == "-H" or name in ("--header", "--proxy-header"):
+        is_harmless = not colon or before.strip().lower() in _NO_SECRET_FIELDS
+        return _redact_word(value) if is_harmless else f"{before}: {_STARS}"
+    if option in ("-u", "-U"):  # of Python the option before a script
+        return f"{before}:{_STARS}" if colon and "://" not in value else _redact_word(value)
+    if option == "-b":  # cookies, or a file of them
+        return _STARS if "=" in value else _redact_word(value)
+    return (
+        _STARS if value and (option == "-p" or _is_secret_option(option)) else _redact_word(value)
+    )
+
+
+def _redact_word(word: str) -> str:
+    if len(word) < _MOST_SPLIT and any(map(str.isspace, word)):
+        try:
+            inner = shlex.split(word)
+        except ValueError:
+            inner = [word]
+        if len(inner) > 1 and (clean := redact_command(inner)) != inner:
+            word = shlex.join(clean)
+    return _IN_PATH.sub(_star, redact(word))
+
+
+def find_command_secrets(words: Sequence[str]) -> tuple[str, ...]:
+    """Find what a command line gives as a password, which may stand in a path or an error too.
+
+    Examples
+    --------
+    >>> find_command_secrets(["x", "--password", "secret-1", "--token=secret-2", "-u", "me:secret-3", "-p", "80"])
+    ('secret-1', 'secret-2', 'secret-3')
+    """
+    found, option = list[str](), ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word.startswith("--") and equals:
+            option, word = name, value
+        if _SECRET_NAME.search(option):
+            found.append(word)
+        elif option in ("-u", "--user", "--proxy-user") and ":" in word:
+            found.append(word.partition(":")[2])
+        option = word if word.startswith("-") else ""
+    return tuple(secret for secret in found if len(secret) >= _LOOSE)
+
+
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Black out credentials."""
     return str(redact_tree(text, secrets))
@@ -173,7 +294,7 @@ def redact_tree(value: Any, secrets: Iterable[str] = ()) -> Any:
     def walk(part: Any) -> Any:
         if isinstance(part, str):
             part = part if known is None else known.sub(_STARS, part)
-            for sight in _SIGHTS:
+            for sight in _SIGHTS if _HINT.search(part) else ():
                 part = sight.sub(_star, part)
             return part
         if isinstance(part, Mapping):

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.errors import UserError, copy_redacted, find_secrets, redact
+from helpers.errors import (
+    UserError,
+    copy_redacted,
+    find_secrets,
+    redact,
+    redact_command,
+    redact_path,
+)
 from helpers.objectstore.locations import parse_location
 from helpers.paths import ROOT
 
@@ -153,3 +160,76 @@ def test_copies_without_credentials_are_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text(f'a,b\n"x,{ADDRESSES[0]}",y@z\n')
     copy_redacted(tmp_path / "bad.csv", tmp_path / "good.csv")
     assert (tmp_path / "good.csv").read_text() == 'a,b\n"x,redis://***@host:6379/0",y@z\n'
+
+
+COMMANDS = [
+    (["--password", CANARY], "a value after its name"),
+    (["--api-key", CANARY], "of another name"),
+    ([f"--password={CANARY}"], "a value in the word of its name"),
+    (["-p", CANARY], "a password for short"),
+    ([f"-p{CANARY}"], "in one word, as mysql wants it"),
+    (["-b", f"sid={CANARY}"], "a cookie"),
+    ([f"-bsid={CANARY}"], "a cookie in one word"),
+    (["--cookie", f"sid={CANARY}"], "a cookie by name"),
+    (["-u", f"me:{CANARY}"], "a user of curl"),
+    ([f"-ume:{CANARY}"], "a user in one word"),
+    (["--proxy-user", f"me:{CANARY}"], "a user of a proxy"),
+    ([f"--proxy-user=me:{CANARY}"], "the same in one word"),
+    (["--header", f"Authorization: Basic {CANARY}"], "a header"),
+    ([f"--header=X-Secret-Sauce: {CANARY}"], "another header"),
+    (["-H", f"X-Api-Key:{CANARY}"], "a header for short"),
+    ([f"-HCookie: sid={CANARY}"], "a header in one word"),
+    (["--oauth2-bearer", CANARY], "a token of curl"),
+    (["sh", "-c", f"curl -u 'me:{CANARY}' https://host/x"], "a command inside a word"),
+    (["env", f"AWS_SECRET_ACCESS_KEY={CANARY}", "x"], "a variable"),
+    ([f"https://host/f.nc;sig={CANARY}"], "a parameter of a path"),
+    ([f"https://host/token={CANARY}/f.nc"], "a part of a path"),
+    ([f"https://me:{CANARY}@host/f.nc"], "in an address"),
+    ([f"https://host/f.nc?sig={CANARY}"], "a query"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words", [words for words, _ in COMMANDS], ids=[why for _, why in COMMANDS]
+)
+def test_command_lines_lose_their_credentials(words: list[str]) -> None:
+    """Wherever a program takes a password, the words around it stay, and a second pass changes nothing."""
+    clean = redact_command(["program", "-v", *words, "data.nc"])
+    assert not SIGHTS.search(" ".join(clean))
+    assert clean[:2] == ["program", "-v"] and clean[-1] == "data.nc"
+    assert redact_command(clean) == clean
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["python", "-u", "script.py", "--year", "2020"],
+        ["curl", "-H", "Range: bytes=0-9", "https://host/b/x.nc"],
+        ["curl", "-b", "jar.txt", "https://host/b/x.nc"],
+        ["sh", "-c", "python 'my script.py' && echo done"],
+        ["python", "-c", "print(f(x)[0], 'a b')"],
+        ["x", "-u"],
+        [],
+    ],
+)
+def test_command_lines_without_credentials_stay(words: list[str]) -> None:
+    """What is no credential can be pasted."""
+    assert redact_command(words) == words
+
+
+@pytest.mark.parametrize(
+    ("path", "clean"),
+    [
+        ("/b/f;sig=abcdef;v=1", "/b/f;sig=***;v=1"),
+        ("/b/password=abcdef/f", "/b/password=***/f"),
+        ("/b/f%3Bsig%3Dabcdef%26x", "/b/f%3Bsig%3D***%26x"),
+        ("/b/%73ig=abcdef", "/b/sig=***"),
+        ("/b/year=2020/c/0/0", "/b/year=2020/c/0/0"),
+        ("/b/x%20y/c/0/0", "/b/x%20y/c/0/0"),
+        ("/b/signal/tokens/0.0", "/b/signal/tokens/0.0"),
+    ],
+)
+def test_paths_lose_their_credentials(path: str, clean: str) -> None:
+    """Parameters and parts that are named as secret, encoded or not; all else stays."""
+    assert redact_path(path) == clean
+    assert redact_path(clean) == clean
