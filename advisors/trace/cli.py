@@ -59,7 +59,7 @@ class _Trace(click.Group):
 
 @click.group(cls=_Trace, invoke_without_command=True, no_args_is_help=False)
 @click.option("--out", type=click.Path(path_type=Path), default=Path("trace"), show_default=True,
-              metavar="DIR", help="Folder of trace.csv, trace.har and trace.html.")  # fmt: skip
+              metavar="DIR", help="Folder of the trace; a number is added where it holds another.")  # fmt: skip
 @click.option(
     "--on",
     default="",
@@ -98,16 +98,14 @@ def trace(
         )
     maxima, environment, network = read_maxima(most), read_setting(tried), _network(on)
     claim(out)
-    from advisors.trace import findings, launch, render
+    from advisors.trace import findings, launch, stored
 
     run = launch.run(command)
     try:
-        render.write_trace(out, run, command)
-        report = findings.report(run, network)
-        render.write_page(out, run, report, command)
-        _tell(report, command, is_json=is_json, quiet=quiet)
-        if not quiet:
-            say(f"{out}/: {', '.join(render.FILES)} (waterfall)", err=True)
+        clean, words = stored.redact_run(run, command)
+        report = findings.report(clean, network)
+        _tell(report, words, is_json=is_json, quiet=quiet)
+        _write(out, clean, report, words, quiet=quiet)
         for line in measure(command, run, report, tried, environment) if environment else ():
             say(line, err=True)
         counts = (report.n_requests, report.moved_nbytes / 1e6, report.n_waits)
@@ -131,11 +129,27 @@ def trace(
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def show_trace(folder: Path, on: str, *, is_json: bool) -> None:
     """Print a stored trace."""
-    from advisors.trace import findings, render
+    from advisors.trace import findings, stored
 
     network = _network(on)
-    run, command = render.read_files(folder)
+    run, command = stored.read_trace(folder)
     _tell(findings.report(run, network), command, is_json=is_json, quiet=False, err=False)
+
+
+def _write(out: Path, run: Run, report: Report, words: Sequence[str], *, quiet: bool) -> None:
+    """Write the files of a trace after its report: a full disk takes the files alone."""
+    from advisors.trace import render, stored
+
+    try:
+        if (folder := stored.choose_folder(out)) != out:
+            say(f"{out}/ holds another trace and stays as it is", err=True)
+        stored.write_trace(folder, run, words)
+        stored.write_page(folder, render.write_html(run, report, words))
+    except OSError as error:
+        say(f"wire trace: no files: {tell_refusal(error)}", err=True)
+    else:
+        if not quiet:
+            say(f"{folder}/: {', '.join(stored.FILES)} (waterfall)", err=True)
 
 
 def _tell(
@@ -190,7 +204,7 @@ def read_setting(text: str) -> dict[str, str]:
 def claim(out: Path) -> None:
     """Make the folder of a trace, or refuse one that holds something else."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = [one.name for one in out.iterdir()]
         others = [one for one in names if not one.lstrip(".").startswith("trace.")]
         tempfile.TemporaryFile(dir=out).close()

@@ -1,28 +1,18 @@
-"""A report as one screen, and a trace as files: a table, an HTTP archive and a waterfall."""
+"""A report as one screen, and as a page with a waterfall."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields, replace
-from datetime import UTC, datetime
 from html import escape
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 from advisors.trace.analysis import kind_of
 from advisors.trace.findings import N_PRINTED, Finding, Report
 from advisors.trace.rows import Run, TracedRequest
-from helpers.errors import UserError, cut, explain, printable, redact, show, write_bytes
-from helpers.paths import replace_file
+from helpers.errors import cut, printable, write_bytes
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
-FILES = ("trace.csv", "trace.har", "trace.html")
 _TIME = {
     "start": "before the first request", "connections": "setting up connections", "first bytes": "waiting for first bytes",
     "bodies": "receiving", "client": "the client cannot keep up", "processor": "processor",
@@ -32,7 +22,11 @@ _LIMIT = 0.5  # share of a processor from which on the gateway may be what is wa
 
 
 def render(report: Report, command: Sequence[str]) -> Iterator[str]:
-    """Write a report as lines of text."""
+    """Write a report as lines of text, whatever hosts and names hold."""
+    yield from (printable(line).replace("\n", r"\n") for line in _render(report, command))
+
+
+def _render(report: Report, command: Sequence[str]) -> Iterator[str]:
     yield from _summarise(report)
     for number, one in enumerate(report.findings[:N_PRINTED], 1):
         yield f"{number}  {one.title}: {one.evidence}"
@@ -80,7 +74,8 @@ def _summarise(report: Report) -> Iterator[str]:
 
 def _shares(report: Report) -> dict[str, str]:
     """Write shares of the time in whole per cent that add up to a hundred: the largest rests are rounded up."""
-    exact = {what: 100 * seconds / report.wall_s for what, seconds in report.time_s.items()}
+    total_s = sum(report.time_s.values())
+    exact = {what: 100 * seconds / total_s for what, seconds in report.time_s.items()}
     floors = {what: math.floor(share) for what, share in exact.items()}
     rests = sorted(exact, key=lambda what: floors[what] - exact[what])
     up = {*rests[: 100 - sum(floors.values())]}
@@ -102,104 +97,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"
 
 
-# Files of a trace.
-
-
-def write_trace(folder: Path, run: Run, command: Sequence[str]) -> None:
-    """Write what was seen, as a table and as an archive, without credentials."""
-    replace_file(folder / "trace.csv", redact(write_csv(run.rows)))
-    replace_file(folder / "trace.har", redact(write_har(run, command)))
-
-
-def write_page(folder: Path, run: Run, report: Report, command: Sequence[str]) -> None:
-    """Write what is said of it, as a page."""
-    replace_file(folder / "trace.html", redact(write_html(run, report, command)))
-
-
-_COLUMNS = [one.name for one in fields(TracedRequest) if one.name not in ("tag", "worker")]
-
-
-def write_csv(rows: Sequence[TracedRequest]) -> str:
-    """Write a row a request."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, _COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return file.getvalue()
-
-
-def read_files(folder: Path) -> tuple[Run, list[str]]:
-    """Read a trace and the command that it is of, and refuse what is none in one line."""
-    from pydantic import TypeAdapter, ValidationError
-
-    where = f"trace folder {cut(str(folder))}"
-    try:
-        told = json.loads((folder / "trace.har").read_text(encoding="utf-8"))["log"]
-        with (folder / "trace.csv").open(encoding="utf-8", newline="") as file:
-            rows = [
-                {name: text for name, text in row.items() if text != ""}
-                for row in csv.DictReader(file)
-            ]
-        run = TypeAdapter(Run).validate_python({**told["_run"], "rows": rows})
-        command = shlex.split(told["_command"])
-    except ValidationError as error:
-        raise UserError(f"{where}: {explain(error)}") from error
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, csv.Error) as error:
-        wanted = f"allowed: a folder with {FILES[0]} and {FILES[1]} as wire trace writes them"
-        raise UserError(f"{where}: {show(error)}; {wanted}") from error
-    times = [
-        (row.start_s, row.first_byte_s or row.start_s, row.end_s or math.inf) for row in run.rows
-    ]
-    is_sane = all(
-        0 <= a <= b <= c and row.nbytes >= 0 for (a, b, c), row in zip(times, run.rows, strict=True)
-    )
-    if not (is_sane and 0 < run.wall_s < math.inf and math.isfinite(run.begin_s)):
-        raise UserError(f"{where}: times that run backwards; allowed: those of a trace")
-    return run, command
-
-
-def write_har(run: Run, command: Sequence[str]) -> str:
-    """Write an HTTP archive 1.2, without headers: any browser's network panel opens it.
-
-    What the format has no place for stands under names of our own, as it allows.
-    """
-    nothing: dict[str, Any] = {
-        "cookies": [],
-        "headers": [],
-        "headersSize": -1,
-        "httpVersion": "HTTP/1.1",
-    }
-    entries = []
-    for row in sorted(run.rows, key=lambda row: row.start_s):
-        end_s = row.end_s or row.first_byte_s or row.start_s
-        first_s = row.first_byte_s or end_s
-        timings = {
-            "blocked": -1, "dns": -1, "ssl": -1, "send": 0,
-            "connect": round(1000 * row.handshake_s, 3) if row.is_first else -1,
-            "wait": round(1000 * (first_s - row.start_s), 3),
-            "receive": round(1000 * (end_s - first_s), 3),
-        }  # fmt: skip
-        asked = {
-            **nothing, "method": row.method, "url": f"{row.scheme}://{row.host}{quote(row.key)}",
-            "queryString": [], "bodySize": row.sent_nbytes,
-        }  # fmt: skip
-        answer = {
-            **nothing, "status": row.status, "statusText": "", "redirectURL": "", "bodySize": row.nbytes,
-            "content": {"size": row.nbytes, "mimeType": ""},
-        }  # fmt: skip
-        entries.append({
-            "startedDateTime": datetime.fromtimestamp(row.start_s, UTC).isoformat(timespec="milliseconds"),
-            "time": round(sum(max(0, value) for value in timings.values()), 3),
-            "request": asked, "response": answer, "cache": {}, "timings": timings,
-            "connection": str(row.connection), "_kind": kind_of(row), "_process": row.process,
-        })  # fmt: skip
-    log = {
-        "version": "1.2", "creator": {"name": "wire trace", "version": "1"}, "entries": entries,
-        "_command": shlex.join(command), "_run": asdict(replace(run, rows=())),
-    }  # fmt: skip
-    return json.dumps({"log": log}, indent=1)
-
-
 # Those of `helpers.plotting.palette`, which needs matplotlib: one a kind of object.
 _COLOURS = {
     "metadata": "#953a7e", "manifest": "#953a7e", "listing": "#5b3fa0",
@@ -207,6 +104,7 @@ _COLOURS = {
     "chunk": "#0073b1", "range": "#0073b1", "object": "#0073b1",
 }  # fmt: skip
 _WIDTH, _ROW, _MOST_HEIGHT, _LEAST_HEIGHT = 10_000, 10, 720, 160
+_MOST_BARS = 5000
 _STYLE = """
 body{font:16px/1.45 system-ui,sans-serif;color:#333;background:#fff;margin:0 auto;max-width:75rem;padding:1rem;box-sizing:border-box}
 h1{font-size:1.25rem;overflow-wrap:anywhere}h2{font-size:1rem;margin:1.5rem 0 .3rem}p{margin:.3rem 0;overflow-wrap:anywhere}
@@ -221,6 +119,9 @@ li{margin:.6rem 0}code{font-size:.85rem;overflow-wrap:anywhere}
 def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
     """Write a page that needs nothing else: when each request waited and received, and what to change."""
     rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
+    step = math.ceil(len(rows) / _MOST_BARS) or 1
+    of_many = f" One of each {step} is shown." if step > 1 else ""
+    rows = rows[::step]
     title = f"What {cut(shlex.join(command))} waited for"
     lines = [*_summarise(report), *(f"not seen: {one}" for one in report.not_seen)]
     causes = "".join(
@@ -241,7 +142,7 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
         *(f"<p>{_safe(line.strip())}</p>" for line in lines),
         "<h2>Each request from top to bottom, in the order in which they began</h2>",
         "<p>Pale while it waits for its first byte, full while it receives.",
-        "A staircase is a chain: each step waited for the one before. A wall is many at once.</p>",
+        f"A staircase is a chain: each step waited for the one before. A wall is many concurrent requests.{of_many}</p>",
         f'<svg role="img" aria-label="requests over time" style="height:{height}px"',
         f' viewBox="0 0 {_WIDTH} {_ROW * max(len(rows), 1)}" preserveAspectRatio="none">',
         *_bars(rows, begin_s, until_s),

@@ -1,0 +1,310 @@
+"""A trace as files: a table, an HTTP archive and the run, without credentials; and how a stored one is read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import shlex
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from datetime import UTC, datetime
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import quote
+
+from advisors.trace.analysis import kind_of
+from advisors.trace.rows import Run, TracedRequest
+from helpers.errors import (
+    cut,
+    explain,
+    find_command_secrets,
+    printable,
+    redact_command,
+    redact_paths,
+    redact_tree,
+    show,
+)
+from helpers.objectstore.processes import deadline
+from helpers.paths import replace_file
+from helpers.untrusted import UntrustedFolder
+
+FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
+MAX_ROWS = 300_000
+"""Requests of a stored trace that is read."""
+
+READ_S = 4.0
+"""Seconds in which a stored trace is read."""
+
+_MAX_SAMPLES = 50_000  # of processor seconds, written and read
+_TABLE_NBYTES, _RUN_NBYTES = 150_000_000, 20_000_000
+_LAST_S, _MOST = 1e11, 2**53  # of a moment since 1970, and of a number of bytes
+_COLUMNS = [one.name for one in fields(TracedRequest) if one.name not in ("tag", "worker")]
+
+
+def redact_run(run: Run, command: Sequence[str]) -> tuple[Run, list[str]]:
+    """Black out credentials and what would steer a terminal in all that a trace holds and its command.
+
+    Passwords of the command line are looked for everywhere. Paths that differ in a credential alone
+    get numbers, so they remain several.
+    """
+    secrets = find_command_secrets(command)
+    paths = [*dict.fromkeys(row.key for row in run.rows)]
+    clean_paths, numbers = dict[str, str](), dict[str, int]()
+    for path, clean in zip(paths, redact_paths(paths, secrets), strict=True):
+        number = numbers[clean] = numbers.get(clean, 0) + 1
+        clean_paths[path] = _flatten(clean if number == 1 else f"{clean}~{number}")
+    names = [*{text for row in run.rows for text in (row.host, row.process, row.user_agent)}]
+    clean_names = dict(zip(names, map(_flatten, redact_tree(names, secrets)), strict=True))
+    rows = [
+        replace(
+            row,
+            key=clean_paths[row.key],
+            host=clean_names[row.host],
+            process=clean_names[row.process],
+            user_agent=clean_names[row.user_agent],
+            method=_flatten(row.method),
+        )
+        for row in run.rows
+    ]
+    words = [_flatten(word) for word in redact_tree(redact_command(command), secrets)]
+
+    def clean_text(text: str) -> str:
+        return _flatten(redact_tree(text, secrets))
+
+    clean_run = replace(
+        run,
+        rows=rows,
+        bypassed=[
+            replace(one, name=clean_text(one.name), address=clean_text(one.address))
+            for one in run.bypassed
+        ],
+        unread=[
+            replace(one, host=clean_text(one.host), reason=clean_text(one.reason))
+            for one in run.unread
+        ],
+        remarks=[clean_text(one) for one in run.remarks],
+    )
+    return clean_run, words
+
+
+def _flatten(text: str) -> str:
+    """Escape what is not printed, ends of lines too."""
+    return text if text.isprintable() else printable(text).replace("\n", r"\n")
+
+
+def choose_folder(out: Path) -> Path:
+    """Return the folder for a trace: this one, or with a number where it holds another run.
+
+    A trace is not written over that of another run, for nobody could tell which is which.
+    """
+    folder, number = out, 1
+    while any((folder / name).exists() for name in FILES):
+        number += 1
+        folder = out.with_name(f"{out.name or 'trace'}-{number}")
+    return folder
+
+
+def write_trace(folder: Path, run: Run, command: Sequence[str]) -> None:
+    """Write what was seen, as a table, as an archive and what `wire trace show` needs besides.
+
+    The run and the command are those of `redact_run`. The folder and the files are for their owner alone.
+    """
+    with _private(folder):
+        replace_file(folder / "trace.csv", write_csv(run.rows))
+        replace_file(folder / "trace.json", write_run(run, command))
+        replace_file(folder / "trace.har", write_har(run, command))
+
+
+def write_page(folder: Path, text: str) -> None:
+    """Write the page of a trace."""
+    with _private(folder):
+        replace_file(folder / "trace.html", text)
+
+
+@contextmanager
+def _private(folder: Path) -> Iterator[None]:
+    """Make files that nobody else can read, in a folder that nobody else can enter."""
+    before = os.umask(0o077)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        status = folder.stat()
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
+            folder.chmod(0o700)
+        yield
+    finally:
+        os.umask(before)
+
+
+def write_csv(rows: Sequence[TracedRequest]) -> str:
+    """Write a row a request."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows(map(attrgetter(*_COLUMNS), rows))
+    return file.getvalue()
+
+
+def write_run(run: Run, command: Sequence[str]) -> str:
+    """Write what is known of a run besides its requests."""
+    step = math.ceil(len(run.processor_s) / _MAX_SAMPLES) or 1
+    samples = [*run.processor_s[::step]]
+    if run.processor_s and samples[-1] != run.processor_s[-1]:
+        samples[-1] = run.processor_s[-1]
+    told = asdict(replace(run, rows=(), processor_s=samples))
+    del told["rows"]
+    return json.dumps({"version": 1, "command": shlex.join(command), "run": told})
+
+
+def write_har(run: Run, command: Sequence[str]) -> str:
+    """Write an HTTP archive 1.2, without headers: any browser's network panel opens it.
+
+    What the format has no place for stands under names of our own, as it allows.
+    """
+    nothing: dict[str, Any] = {
+        "cookies": [],
+        "headers": [],
+        "headersSize": -1,
+        "httpVersion": "HTTP/1.1",
+    }
+    entries = []
+    for row in sorted(run.rows, key=lambda row: row.start_s):
+        end_s = row.end_s or row.first_byte_s or row.start_s
+        first_s = row.first_byte_s or end_s
+        timings = {
+            "blocked": -1, "dns": -1, "ssl": -1, "send": 0,
+            "connect": round(1000 * row.handshake_s, 3) if row.is_first else -1,
+            "wait": round(1000 * (first_s - row.start_s), 3),
+            "receive": round(1000 * (end_s - first_s), 3),
+        }  # fmt: skip
+        asked = {
+            **nothing, "method": row.method, "url": f"{row.scheme}://{row.host}{quote(row.key)}",
+            "queryString": [], "bodySize": row.sent_nbytes,
+        }  # fmt: skip
+        answer = {
+            **nothing, "status": row.status, "statusText": "", "redirectURL": "", "bodySize": row.nbytes,
+            "content": {"size": row.nbytes, "mimeType": ""},
+        }  # fmt: skip
+        entries.append({
+            "startedDateTime": datetime.fromtimestamp(row.start_s, UTC).isoformat(timespec="milliseconds"),
+            "time": round(sum(max(0, value) for value in timings.values()), 3),
+            "request": asked, "response": answer, "cache": {}, "timings": timings,
+            "connection": str(row.connection), "_kind": kind_of(row), "_process": row.process,
+        })  # fmt: skip
+    creator = {"name": "wire trace", "version": "1"}
+    log = {
+        "version": "1.2",
+        "creator": creator,
+        "entries": entries,
+        "_command": shlex.join(command),
+    }
+    return json.dumps({"log": log})
+
+
+def read_trace(folder: Path, *, within_s: float = READ_S) -> tuple[Run, list[str]]:
+    """Read a trace and the command that it is of, which a stranger may have made, or refuse it in a line."""
+    source = UntrustedFolder(folder, f"trace folder {cut(str(folder))}")
+    try:
+        with deadline(within_s):
+            return _read(source)
+    except TimeoutError as error:
+        raise source.refuse(
+            f"takes longer than {within_s:g} s to read", "a smaller trace"
+        ) from error
+
+
+def _read(source: UntrustedFolder) -> tuple[Run, list[str]]:
+    from pydantic import TypeAdapter, ValidationError
+
+    told = source.read_json("trace.json", max_nbytes=_RUN_NBYTES)
+    if not isinstance(told, dict) or not {"command", "run"} <= {*told}:
+        raise source.refuse("trace.json has no command and run", f"what {FILES[1]} has")
+    table = source.read_text("trace.csv", max_nbytes=_TABLE_NBYTES, max_lines=MAX_ROWS + 1)
+    rows = [*_read_rows(table, source)]
+    try:
+        run: Run = TypeAdapter(Run).validate_python({**told["run"], "rows": ()})
+        command = shlex.split(told["command"])
+    except ValidationError as error:
+        raise source.refuse(f"trace.json: run.{explain(error)}", "the run of a trace") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise source.refuse(f"trace.json: {show(error)}", "the run of a trace") from error
+    run = replace(run, rows=rows)
+    if problem := _find_nonsense(run):
+        raise source.refuse(problem, "those of a trace")
+    return redact_run(run, command)
+
+
+def _find_nonsense(run: Run) -> str:
+    """Find what no trace can hold."""
+    moments = [run.begin_s, *(time_s for time_s, _ in run.processor_s)]
+    if not all(0 <= time_s <= _LAST_S for time_s in moments):
+        return "moments outside of all years"
+    if not 1e-6 <= run.wall_s <= _LAST_S:
+        return f"{run.wall_s:g} s of a program"
+    if not 0 <= run.gateway_s <= 1000 * (run.wall_s + 1):
+        return f"{run.gateway_s:g} s of the gateway"
+    used = [seconds for _, seconds in run.processor_s]
+    if not all(0 <= seconds <= _LAST_S for seconds in used) or len(used) > 2 * _MAX_SAMPLES:
+        return "processor seconds without a bound"
+    if not all(0 <= tunnel.nbytes_down <= _MOST for tunnel in run.unread):
+        return "bytes of a tunnel without a bound"
+    for row in run.rows:
+        first_s, end_s = row.first_byte_s or row.start_s, row.end_s or math.inf
+        if not row.start_s <= first_s <= end_s:
+            return "times that run backwards"
+    return ""
+
+
+def _parse_seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= _LAST_S:
+        raise ValueError(text)
+    return value
+
+
+def _parse_count(text: str) -> int:
+    value = int(text) if len(text) <= 20 else -1
+    if not 0 <= value <= _MOST:
+        raise ValueError(text)
+    return value
+
+
+_BOOLEANS = {"True": True, "False": False}
+_PARSERS: Mapping[Any, tuple[Callable[[str], Any], str]] = {
+    float: (_parse_seconds, f"seconds from 0 to {_LAST_S:.0e}"),
+    int: (_parse_count, f"a whole number from 0 to {_MOST}"),
+    int | None: (lambda text: _parse_count(text) if text else None, "a whole number, or nothing"),
+    bool: (_BOOLEANS.__getitem__, "True or False"),
+    str: (str, "text"),
+}
+
+
+def _read_rows(text: str, source: UntrustedFolder) -> Iterator[TracedRequest]:
+    """Read the table of requests, each value of its type and within bounds."""
+    hints = get_type_hints(TracedRequest)
+    lines = csv.reader(io.StringIO(text, newline=""))
+    try:
+        columns = next(lines, [])
+        if sorted(columns) != sorted(_COLUMNS):
+            odd = sorted({*columns} ^ {*_COLUMNS}) or ["a column that stands twice"]
+            raise source.refuse(f"trace.csv: {cut(odd[0])}", f"the columns {', '.join(_COLUMNS)}")
+        parsers = [_PARSERS[hints[name]] for name in columns]
+        for number, values in enumerate(lines, 2):
+            if len(values) != len(columns):
+                problem = f"trace.csv: line {number} has {len(values)} values"
+                raise source.refuse(problem, f"{len(columns)}, one a column")
+            row = {}
+            for name, (parse, allowed), value in zip(columns, parsers, values, strict=True):
+                try:
+                    row[name] = parse(value)
+                except (ValueError, KeyError) as error:
+                    problem = f"trace.csv: line {number}, {name}: {show(value)}"
+                    raise source.refuse(problem, allowed) from error
+            yield TracedRequest(**row)
+    except csv.Error as error:
+        raise source.refuse(f"trace.csv: {cut(str(error))}", "a table in CSV") from error
