@@ -64,16 +64,11 @@ derive: env  ## write the schemas of case files, and the tables of published cla
 book: env  ## build the book from results that are there
 	@exec $(RUN) book --site "$(SITE)"
 
-# Tests wait for emulated networks a third of their time, so three fill two cores. What fails on a
-# machine as busy as that has to pass alone, and fails for good if it does not.
-TEST = $(BIN)/python -m pytest -q
-AGAIN = { [ $$? -eq 1 ] && echo "what failed, once more, with nothing beside it:" && \
-	$(TEST) --last-failed --last-failed-no-failures none; }
-test: MARKED = and not slow
-test: test-all  ## run the tests, but for the slow ones (10 minutes)
+test: env  ## run the tests, but for the slow ones (10 minutes)
+	@exec .ci/test "and not slow"
+
 test-all: env  ## run all tests, those of browsers, gateways, kills and faults too (20 minutes)
-	@$(TEST) -m "not quiet $(MARKED)" -n 3 --dist loadfile --no-loadscope-reorder || $(AGAIN)
-	@$(TEST) -m "quiet $(MARKED)" $$(grep -rl --include='test_*.py' 'mark\.quiet' tests) || $(AGAIN)
+	@exec .ci/test
 
 links: book  ## try each link of the book that leads to the web; _build/links.txt lists those that fail
 	@$(BIN)/jupyter-book build _build/stage --path-output _build/linked --builder linkcheck --all --quiet > _build/linked.log 2>&1 || true
@@ -92,7 +87,7 @@ lint: env  ## run every check of pre-commit over all files
 	@$(BIN)/python -m uv pip sync --quiet --python .cache/audit/bin/python --require-hashes requirements-audit.lock
 	@touch $@
 
-audit: env  ## look for known holes and for licences in what is locked; without a network it says so
+audit: env  ## look for known holes and for licences in what is locked; where no index answers, it says so
 	-@$(MAKE) --no-print-directory .cache/audit/ready
 	@exec $(BIN)/python .ci/audit.py
 
@@ -112,5 +107,6 @@ lock: env  ## resolve requirements.lock anew from pyproject.toml
 publish: env  ## promote the results of SITE to the reference
 	@exec $(RUN) publish --site "$(SITE)"
 
+# What git ignores by the list of the project, for records that were sent are not ignored, committed or not.
 clean:  ## remove the environment, generated stores, builds and own results
-	rm -rf .venv .cache _build $(addprefix results/,$(filter-out reference published predictions,$(notdir $(wildcard results/*))))
+	@exec git -c core.excludesFile=/dev/null clean -ffdXq -- .venv .cache _build results

@@ -1,6 +1,6 @@
 """Look for known holes and for licences in what is locked.
 
-What it finds ends it with exit code 1. A network that is not there does not: it is said.
+What it finds ends it with exit code 1. An index that does not answer does not: that is printed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ HARMLESS: dict[str, str] = {}
 _OFFLINE = re.compile(r"ConnectionError|NameResolution|Max retries|timed out|Timeout", re.I)
 
 
-def find_holes() -> list[str]:
-    """Ask for the known holes of every locked package."""
+def find_holes() -> tuple[list[str], str]:
+    """Ask an index for the known holes of every locked package; return the problems and a summary."""
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.unlink(missing_ok=True)
     options = ["--require-hashes", "--disable-pip", "--progress-spinner", "off"]
     options += ["--format", "json", "--output", str(REPORT)]
-    asked = subprocess.run(
+    completed = subprocess.run(
         [TOOLS / "pip-audit", "--requirement", "requirements.lock", *options],
         cwd=ROOT,
         capture_output=True,
@@ -42,45 +42,51 @@ def find_holes() -> list[str]:
         check=False,
     )
     if not REPORT.exists():
-        last = (asked.stderr.strip() or "no message").splitlines()[-1]
-        if not _OFFLINE.search(asked.stderr):
-            return [f"pip-audit failed: {last}"]
-        print(f"holes: not asked for, without a network ({last[:120]})")
-        return []
-    found = json.loads(REPORT.read_text())["dependencies"]
-    skipped = [one["name"] for one in found if "skip_reason" in one]
-    if skipped:
-        print(f"holes: the index here knows nothing of {len(skipped)} of {len(found)} packages")
-    return [
-        f"{one['name']} {one.get('version')}: {hole['id']}, mended in {', '.join(hole['fix_versions']) or 'no version'}"
-        for one in found
-        for hole in one.get("vulns", [])
+        last_line = (completed.stderr.strip() or "no message").splitlines()[-1][:120]
+        if not _OFFLINE.search(completed.stderr):
+            return [f"pip-audit failed: {last_line}"], "not known, as pip-audit failed"
+        return [], f"not known, as no index answered ({last_line})"
+    packages = json.loads(REPORT.read_text())["dependencies"]
+    holes = [
+        f"{package['name']} {package.get('version')}: {hole['id']}, mended in {', '.join(hole['fix_versions']) or 'no version'}"
+        for package in packages
+        for hole in package.get("vulns", [])
         if hole["id"] not in HARMLESS
     ]
+    n_unlisted = sum("skip_reason" in package for package in packages)
+    summary = [f"{len(holes)} known"] if n_unlisted < len(packages) else []
+    if n_unlisted:
+        text = (
+            f"not known for {n_unlisted} of {len(packages)} packages, which the index does not list"
+        )
+        summary.append(text)
+    return holes, ", ".join(summary)
 
 
 def find_licences() -> list[str]:
     """List installed packages that could not be passed on with this project."""
     command = [TOOLS / "pip-licenses", "--python", sys.executable, "--from", "mixed"]
-    told = subprocess.run(
+    completed = subprocess.run(
         [*command, "--format", "json"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    packages = json.loads(told.stdout)
     return [
-        f"{one['Name']} {one['Version']}: licence {one['License'][:80]!r}"
-        for one in packages
-        if COPYLEFT.search(one["License"]) and one["Name"].lower() not in ACCEPTED
+        f"{package['Name']} {package['Version']}: licence {package['License'][:80]!r}"
+        for package in json.loads(completed.stdout)
+        if COPYLEFT.search(package["License"]) and package["Name"].lower() not in ACCEPTED
     ]
 
 
 def main() -> None:
-    """Print what was found, and end with it if it is anything."""
+    """Print each problem and what was not asked; exit with 1 if there is a problem."""
     if not (TOOLS / "pip-audit").exists():
         print("audit: left out, its tools are not there and could not be fetched")
         return
-    found = [*find_holes(), *find_licences()]
-    print("\n".join(found) or "audit: nothing found")
-    sys.exit(bool(found))
+    holes, summary = find_holes()
+    licences = find_licences()
+    for problem in [*holes, *licences]:
+        print(problem)
+    print(f"holes: {summary}; licences that bind all: {len(licences)}")
+    sys.exit(bool(holes or licences))
 
 
 if __name__ == "__main__":

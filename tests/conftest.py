@@ -31,7 +31,42 @@ LONGEST = ("test_notebooks.py", "test_site.py", "test_run.py", "test_build.py", 
 SLOW = {"gateway", "tab"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option by which tests run again that were skipped for want of a tool."""
+    parser.addoption(
+        "--last-skipped", action="store_true", help="run the tests that the runs before skipped"
+    )
+
+
+SKIPPED = "arrays/skipped"
+
+
+class SkippedTests:
+    """The tests that were skipped when they ran last, kept in pytest's cache from run to run."""
+
+    def __init__(self, cache: pytest.Cache) -> None:
+        self.cache, self.names = cache, {*cache.get(SKIPPED, [])}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take a test in that was skipped, and out if it ran."""
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.names.add(report.nodeid)
+        elif report.when == "call":
+            self.names.discard(report.nodeid)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the list for the next run."""
+        self.cache.set(SKIPPED, sorted(self.names))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """List what is skipped; of several processes that of the terminal alone does."""
+    if not hasattr(config, "workerinput"):
+        assert config.cache is not None
+        config.pluginmanager.register(SkippedTests(config.cache))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is slow by what it needs, and put what takes longest before all else.
 
     Files stay whole, in their own order.
@@ -39,6 +74,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if SLOW & {*getattr(item, "fixturenames", ())}:
             item.add_marker("slow")
+    if config.getoption("--last-skipped"):
+        assert config.cache is not None
+        names = {*config.cache.get(SKIPPED, [])}
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in names])
+        items[:] = [item for item in items if item.nodeid in names]
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
 

@@ -16,6 +16,7 @@ from typing import Any
 import h5py
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 
 from helpers.paths import ROOT
 
@@ -160,25 +161,53 @@ def write_tool(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def report(holes: str) -> str:
-    """Write a report of a package with these holes where the tool is told to."""
-    told = f'{{"dependencies": [{{"name": "a", "version": "1", "vulns": [{holes}]}}]}}'
-    return f"echo '{told}' > \"$last\"; exit 1"
+def report(*packages: dict[str, Any]) -> str:
+    """Write a report of packages where the tool is told to, as pip-audit does."""
+    listed = [{"name": "a", "version": "1", **package} for package in packages]
+    return f"echo '{json.dumps({'dependencies': listed})}' > \"$last\"; exit 1"
+
+
+HOLE = {"id": "X-1", "fix_versions": ["2"]}
+SKIPPED = {"skip_reason": "Dependency not found on PyPI"}
 
 
 @pytest.mark.parametrize(
-    ("tool", "found"),
+    ("tool", "problems", "summary"),
     [
-        (report(""), []),
-        (report('{"id": "X-1", "fix_versions": ["2"]}'), ["a 1: X-1, mended in 2"]),
-        ("echo ConnectionError: Max retries exceeded >&2; exit 1", []),  # no network
-        ("echo usage >&2; exit 2", ["pip-audit failed: usage"]),
+        (report({"vulns": []}), [], "0 known"),
+        (report({"vulns": [HOLE]}), ["a 1: X-1, mended in 2"], "1 known"),
+        (report({"vulns": []}, SKIPPED), [], "0 known, not known for 1 of 2 packages"),
+        (report(SKIPPED, SKIPPED), [], "not known for 2 of 2 packages"),
+        (report({"vulns": [HOLE]}, SKIPPED), ["a 1: X-1, mended in 2"], "1 known, not known for"),
+        ("echo ConnectionError: Max retries >&2; exit 1", [], "not known, as no index answered"),
+        ("echo usage >&2; exit 2", ["pip-audit failed: usage"], "not known, as pip-audit failed"),
+    ],
+    ids=[
+        "none",
+        "a hole",
+        "one skipped",
+        "all skipped",
+        "a hole, one skipped",
+        "offline",
+        "broken",
     ],
 )
-def test_the_audit_is_loud_about_holes_alone(audit: Any, tmp_path: Path, tool: str, found: list[str]) -> None:  # fmt: skip
-    """What is found ends it, and so does a tool that fails; a network that is not there does not."""
+def test_the_audit_fails_for_holes_and_says_what_it_did_not_learn(
+    audit: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    tool: str,
+    problems: list[str],
+    summary: str,
+) -> None:
+    """A hole or a broken tool exits with 1; an index without an answer is no clean bill, and no failure."""
     write_tool(tmp_path / "pip-audit", tool)
-    assert audit.find_holes() == found
+    write_tool(tmp_path / "pip-licenses", "echo '[]'")
+    with pytest.raises(SystemExit) as ended:
+        audit.main()
+    *printed, last_line = capsys.readouterr().out.splitlines()
+    assert (printed, ended.value.code) == (problems, bool(problems))
+    assert last_line.startswith(f"holes: {summary}")
 
 
 @pytest.mark.parametrize(("licence", "is_found"), [("GNU Lesser General Public License v3 (LGPLv3)", False), ("AGPL-3.0-only", True)])  # fmt: skip
@@ -218,6 +247,114 @@ def test_a_wheel_answers_in_an_empty_environment(tmp_path: Path) -> None:
     assert "USD" in call(wire, "costs")
     traced = call(wire, "trace", "--out", "traced", "--", sys.executable, "-c", "print(1)")
     assert traced == "1\n" and (tmp_path / "traced" / "trace.html").exists()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_clean_removes_what_git_ignores_alone(tmp_path: Path) -> None:
+    """Records that were sent stay, committed or not; a name of a folder is no command."""
+    root = tmp_path / "a clone"
+    kept = ["results/reference/a/b.csv", "results/submitted/me/b.csv", "results/traced/t.csv"]
+    uncommitted = ["results/submitted/build/b.csv", "results/published/new.csv"]
+    own = ["results/laptop/a/b.csv", "results/$(touch run)/b.csv", "results/a b/b.csv"]
+    for name in [*kept, *uncommitted, *own, ".cache/x", "_build/x", ".venv/x"]:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    for name in ("Makefile", ".gitignore"):
+        shutil.copy(ROOT / name, root / name)
+    env = {**os.environ, "HOME": str(tmp_path), "GIT_CONFIG_GLOBAL": str(tmp_path / "config")}
+    (tmp_path / "ignored").write_text("*.csv\n")
+    (tmp_path / "config").write_text(f"[core]\nexcludesFile = {tmp_path / 'ignored'}\n")
+    for command in (
+        ["git", "init", "-q"],
+        ["git", "add", "-f", "Makefile", *kept],
+        ["make", "clean"],
+    ):
+        subprocess.run(command, cwd=root, env=env, check=True, capture_output=True)
+    left = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*")
+        if path.is_file() and ".git" not in path.parts
+    }
+    assert left == {"Makefile", ".gitignore", *kept, *uncommitted}
+
+
+def run_test_script(root: Path, pytest_text: str) -> subprocess.CompletedProcess[str]:
+    """Run `.ci/test` over a stand-in for Python, which lists its calls."""
+    for name in (".ci", ".venv/bin", "tests"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(ROOT / ".ci" / "test", root / ".ci" / "test")
+    write_tool(root / ".venv" / "bin" / "python", f'echo "$@" >> calls\n{pytest_text}')
+    (root / "tests" / "test_a.py").write_text("pytestmark = pytest.mark.quiet\n")
+    command = [root / ".ci" / "test", "and not slow"]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("pytest_text", "failed", "n_calls"),
+    [
+        ("exit 0", "", 2),
+        ('case "$*" in *"-n 3"*) exit 1 ;; esac', "", 3),  # it passes alone
+        ('case "$*" in *"not quiet"*) exit 1 ;; esac', "tests side by side", 3),
+        (
+            'case "$*" in *"not quiet"*) exit 2 ;; esac',
+            "tests side by side",
+            2,
+        ),  # no failure of tests
+        ("exit 1", "tests side by side; tests that run alone (quiet)", 4),
+    ],
+    ids=["all pass", "fails beside others", "first half", "cannot be collected", "both"],
+)
+def test_both_halves_of_the_tests_are_run(
+    tmp_path: Path, pytest_text: str, failed: str, n_calls: int
+) -> None:
+    """Each has its failures run once more, and the last line names a half that failed for good."""
+    done = run_test_script(tmp_path / "a clone", pytest_text)
+    calls = (tmp_path / "a clone" / "calls").read_text().splitlines()
+    assert len(calls) == n_calls
+    assert calls[-1].startswith("-m pytest -q -m quiet and not slow ")
+    assert (done.returncode, done.stderr) == ((1, f"failed: {failed}\n") if failed else (0, ""))
+
+
+@pytest.mark.parametrize(
+    "text", ["plain\n", "```\n@all\n~~~\n", 30 * "`", 40_000 * "`", "é" * 40_000]
+)
+def test_no_text_ends_its_fence_in_an_issue(tmp_path: Path, text: str) -> None:
+    """What a client prints is one block of code, and within what a body may hold."""
+    (tmp_path / "text").write_text(text)
+    write_tool(tmp_path / "gh", f'[ "$2" = list ] || printf %s "$last" > "{tmp_path}/body"')
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [ROOT / ".ci" / "report", "A title", tmp_path / "text"]
+    subprocess.run(command, env=env, check=True, capture_output=True)
+    body = (tmp_path / "body").read_text(errors="replace")
+    (fence,) = MarkdownIt().parse(body)
+    assert fence.type == "fence" and text.strip().endswith(
+        fence.content.strip("\n\N{REPLACEMENT CHARACTER}")
+    )
+    assert len(body) < 65_536
+
+
+def test_a_report_is_of_a_file(tmp_path: Path) -> None:
+    """A link could lead to what the job knows and nobody else may: it is no report."""
+    (tmp_path / "secret").write_text("token")
+    (tmp_path / "text").symlink_to(tmp_path / "secret")
+    write_tool(tmp_path / "gh", "exit 0")
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [ROOT / ".ci" / "report", "A title", tmp_path / "text"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "nothing to report" in done.stderr
+
+
+def test_workflows_pin_actions_and_keep_no_token() -> None:
+    """Each action is a commit; no clone has the token in it; what may write runs no package of the day."""
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for job in yaml.safe_load(path.read_text())["jobs"].values():
+            actions = {step["uses"]: step for step in job["steps"] if "uses" in step}
+            for action, step in actions.items():
+                assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action), action
+                if action.startswith("actions/checkout@"):
+                    assert step["with"]["persist-credentials"] is False, path.name
+            if "write" in job.get("permissions", {}).values():
+                assert not any("make" in step.get("run", "") for step in job["steps"]), path.name
 
 
 def test_one_version() -> None:
