@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from advisors.trace import analysis, cli, findings, render, stored
-from advisors.trace.rows import Run, TracedRequest
+from advisors.trace.rows import Bypass, Run, TracedRequest, Tunnel
 from helpers.errors import UserError
 from tests.advisors.trace.test_findings import chain, run_of
 from tests.browser import open_browser
@@ -128,6 +128,53 @@ def test_files_hold_the_trace_and_no_secret(
     assert findings.report(again) == findings.report(run)
     with (tmp_path / "trace.csv").open() as file:
         assert len([*csv.DictReader(file)]) == 12
+
+
+CANARY = "hunter-2-canary"
+PLACES = [
+    "/b/f.nc;sig={}", "/b/f.nc;token={};v=1", "/b/password={}/c/0/0", "/b/%73ig={}", "/b/f%3Bsig%3D{}", "/b/f&pass={}",
+    "/b/https://me:{}@host/f", "/{}/f",
+]  # fmt: skip
+OPTIONS = [["--password", CANARY], [f"--token={CANARY}"], ["-p", CANARY], ["-b", f"sid={CANARY}"], ["--proxy-user", f"me:{CANARY}"], ["-u", f"me:{CANARY}"], ["--header", f"Authorization: Basic {CANARY}"], ["sh", "-c", f"x --password '{CANARY}'"]]  # fmt: skip
+
+
+def test_no_canary_leaves_by_any_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted in paths, the command, redirects and errors it is in no file, and on no terminal; nor are escapes."""
+    rows = chain(12 * len(PLACES), host="h", user_agent="x/1")
+    for number, row in enumerate(rows):
+        row.key = PLACES[number % len(PLACES)].format(CANARY) + f"/{number}"
+    rows[0].host, rows[1].process, rows[2].key = (
+        "h\x1b[2J\n9 requests",
+        f"x --token={CANARY}",
+        "/b/\x1b[2J",
+    )
+    run = Run(
+        rows, 30.0, 0.0, 0,
+        bypassed=[Bypass(1, f"curl -u me:{CANARY}", "h:1")],
+        unread=[Tunnel(f"me:{CANARY}@h:443", f"moved to https://h/f?X-Amz-Signature={CANARY}", 1.0)],
+        remarks=[f"GET https://h/f;sig={CANARY} failed", "Authorization: Bearer " + CANARY],
+    )  # fmt: skip
+    command = ["true", *(word for words in OPTIONS for word in words), "data.nc"]
+    fake(monkeypatch, run, run)
+    texts = []
+    for number, more in enumerate(([], ["--json"])):
+        out = tmp_path / str(number)
+        result = CliRunner().invoke(cli.trace, ["--out", str(out), *more, "--", *command])
+        assert result.exit_code == 0
+        shown = CliRunner().invoke(cli.trace, ["show", str(out), *more])
+        assert shown.exit_code == 0
+        texts += [result.output, shown.output]
+        assert sorted(path.name for path in out.iterdir()) == sorted(stored.FILES)
+        texts += [path.read_text() for path in out.iterdir()]
+    for text in texts:
+        assert CANARY not in text
+        assert "\x1b" not in text and "\n9 requests" not in text
+    _, words = stored.redact_run(run, command)
+    assert words[-1] == "data.nc"
+    with (tmp_path / "0" / "trace.csv").open(
+        newline=""
+    ) as file:  # whole, and no two objects are one
+        assert len({row["key"] for row in csv.DictReader(file)}) == len(rows)
 
 
 def test_the_archive_is_har() -> None:
