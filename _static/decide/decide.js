@@ -107,7 +107,7 @@ function bestLayout(q, candidates = listCandidates(q)) {
 function cheapestLayout(q, candidates) {
   const plain = candidates.filter((one) => one.objects <= q.maxObjects);
   if (!plain.length) return bestLayout(q, candidates);
-  const usd = (one) => dot(one.reads.map((read) => q.net.get * read.requests + q.net.out * read.nbytes), q.weights);
+  const { get, out } = q.net.prices, usd = (one) => dot(one.reads.map((read) => get * read.requests + out * read.nbytes), q.weights);
   const low = usd(least(plain, usd));
   return { chunk: choose(q, plain.filter((one) => usd(one) <= low * (1 + MODEL_ERROR))) };
 }
@@ -139,47 +139,54 @@ function price(q, action, client, layouts, groups = [q.accesses.map((one, i) => 
   const layoutOf = (i) => layouts[groups.findIndex((group) => group.includes(i))];
   const reads = q.accesses.map((access, i) => ({ access: access.name, ...ask(q, access, layoutOf(i), client) }));
   const mean = (name) => dot(reads.map((one) => one[name]), q.shares), stored = (layouts.length * q.arrays * product(q.shape) * q.itemsize) / q.compression;
-  const seconds = mean("seconds"), bill = stored * q.net.storage + q.reads * (mean("requests") * q.net.get + mean("nbytes") * q.net.out);
+  const seconds = mean("seconds"), { prices } = q.net;  // null where one is unknown: then bytes stored stand for dollars
+  const bill = prices && stored * prices.storage + q.reads * (mean("requests") * prices.get + mean("nbytes") * prices.out);
+  const expense = prices ? Math.max(bill, 1) : stored, written = action === "default" ? 0 : stored;
   const again = q.append ? sum(layouts.map(({ chunk, shard }) => rewritten(q, (shard || chunk)[q.append.axis]))) : 0;
-  return { action, layouts, groups, reads, seconds, again, bill, usd: bill + (q.reads * seconds * (q.wait ?? 0)) / 3600 };
+  const usd = prices && bill + (q.reads * seconds * (q.wait ?? 0)) / 3600;
+  return { action, layouts, groups, reads, seconds, again, stored, written, hours: written / q.net.link / 3600, bill, expense, usd };
 }
 function listChoices(q) {
   const { plain, tuned } = q.clients, candidates = listCandidates(q), copies = q.keep === "one-copy" ? null : bestCopies(q, candidates);
   const now = price(q, "default", plain, [{ chunk: guessChunks(q) }]), text = (one) => JSON.stringify(one.layouts || one);
-  const found = [bestLayout(q, candidates), cheapestLayout(q, candidates)].map((one) => price(q, "write", tuned, [one]));
+  const layouts = [bestLayout(q, candidates), ...(q.net.prices ? [cheapestLayout(q, candidates)] : [])];
+  const found = layouts.map((one) => price(q, "write", tuned, [one]));
   if (copies && text(copies.layouts[0]) !== text(copies.layouts[1])) found.push(price(q, "copy", tuned, copies.layouts, copies.groups));
   const isNew = (one, i) => found.findIndex((other) => text(other) === text(one)) === i;
   return [now, ...found.filter((one, i) => isNew(one, i) && one.seconds <= now.seconds)];
 }
 // A question in the words of the command's options; `data` is what the page brings: networks, clients, types.
 function read(form, data) {
-  const refuse = (name) => { throw new Error(`${name.replaceAll("_", "-")}: ${form[name]} is not allowed`); };
-  const number = (name, missing) => (form[name] ? (Number(form[name]) >= 0 ? Number(form[name]) : refuse(name)) : missing);
-  const isWhole = (e, most) => Number.isInteger(e) && e > 0 && e <= most, shape = form.shape.split(",").map(Number), n = shape.length;
+  const refuse = (name, allowed) => { throw new Error(`${name.replaceAll("_", "-")}: ${form[name]}; allowed: ${allowed}`); };
+  const number = (name, missing) => (form[name] ? (Number(form[name]) >= 0 ? Number(form[name]) : refuse(name, "a number of at least 0")) : missing);
+  const isWhole = (e, most) => Number.isInteger(e) && e > 0 && e <= most, shape = form.shape.split(/[,x]/).map(Number), n = shape.length;
   const named = { series: (i) => i === 0, map: (i) => i >= Math.max(1, n - 2), whole: () => true };
-  if (n > 5 || !shape.every((e) => isWhole(e, 1e8))) refuse("shape");
+  if (n > 5 || !shape.every((e) => isWhole(e, 1e8))) refuse("shape", "one to 5 whole numbers up to 100000000, with commas or x between them");
   const accesses = form.access.split(",").map((part) => {
     const [what, share] = part.trim().split(":"), [box, at] = what.split("@");
     const extent = named[box] ? shape.map((e, i) => (named[box](i) ? e : 1)) : box.split("x").map(Number);
     const isSound = extent.length === n && extent.every((e, i) => isWhole(e, shape[i])) && Number(share ?? 1) > 0;
-    return isSound ? { name: what, extent, aligned: at === "aligned", share: Number(share ?? 1) } : refuse("access");
+    return isSound ? { name: what, extent, aligned: at === "aligned", share: Number(share ?? 1) } : refuse("access", "series, map, whole, or a box such as 24x100x100 within the shape, and a share above 0");
   });
   const shares = accesses.map((one) => one.share / sum(accesses.map((other) => other.share)));
   const weights = shares.map((s) => (s >= 0.05 ? Math.floor(20 * s + 0.5) / 20 : Number(s.toExponential(0))));
   const clients = number("per_second", 0) ? data.clients : { tuned: data.clients.tuned, plain: { ...data.clients.plain, opening: [0, 0] } };
   const [along, steps = "1"] = (form.append || "").split(":"), axis = along === "time" ? 0 : Number(along || "none");
-  if (form.append && !(axis < n && Number.isInteger(axis) && axis >= 0 && isWhole(Number(steps), 1e15))) refuse("append");
+  if (form.append && !(axis < n && Number.isInteger(axis) && axis >= 0 && isWhole(Number(steps), 1e15))) refuse("append", `time or 0 to ${n - 1}, and steps, as time:24`);
   const append = form.append ? { axis, steps: Number(steps), most: APPEND_NBYTES } : null;
-  const net = data.networks[form.profile], perSecond = number("per_second", 0), arrays = number("arrays", 1);
+  const net = data.networks[form.profile];
+  for (const name of ["budget_usd_month", "wait_usd_hour"]) if (form[name] && !net.prices) refuse(name, "where prices are known; the command takes your own by --price");
+  const perSecond = number("per_second", 0), arrays = number("arrays", 1);
   return { shape, itemsize: data.types[form.type], accesses, shares, weights, net, arrays, clients, append, keep: form.keep,
-    compression: number("compression", 1) || refuse("compression"), maxObjects: Math.max(1, Math.floor(1e5 / arrays)),
+    compression: number("compression", 1) || refuse("compression", "a number above 0"), maxObjects: Math.max(1, Math.floor(1e5 / arrays)),
     reads: perSecond ? perSecond * 2592000 : number("reads_per_month", 10000), budget: number("budget_usd_month", null), wait: number("wait_usd_hour", null) };
 }
 // The least of seconds times dollars, or what costs least where waiting has a price; what changes least of those about as good.
 function decide(form, data) {
-  const q = read(form, data), choices = listChoices(q), ordered = [...choices].sort((a, b) => a.bill - b.bill || a.seconds - b.seconds);
-  for (const one of ordered) one.isOver = one.bill > (q.budget ?? Infinity);
-  const key = q.wait === null ? (one) => one.seconds * Math.max(one.bill, 1) : (one) => one.usd;
+  const q = read(form, data), choices = listChoices(q), cost = (one) => one.bill ?? one.stored;
+  const ordered = [...choices].sort((a, b) => cost(a) - cost(b) || a.seconds - b.seconds);
+  for (const one of ordered) one.isOver = (one.bill ?? 0) > (q.budget ?? Infinity);
+  const key = q.wait === null ? (one) => one.seconds * one.expense : (one) => one.usd;
   const recommend = (pool) => {
     const best = least(pool, key), near = pool.filter((one) => key(one) <= WORTH * key(best) && one.seconds <= WORTH * best.seconds);
     return near.sort((a, b) => ORDER.indexOf(a.action) - ORDER.indexOf(b.action) || key(a) - key(b));
@@ -188,22 +195,31 @@ function decide(form, data) {
   let near = recommend(small);
   const within = small.filter((one) => !one.isOver);
   if (near[0].isOver) near = recommend(within.length ? within : small.slice(0, 1));
-  return { best: near[0], ties: near.slice(1), now: choices[0], choices: ordered, net: q.net };
+  return { best: near[0], ties: near.slice(1), now: choices[0], choices: ordered, net: q.net, append: q.append };
 }
 const show = (x, n = 3) => Number(x.toPrecision(n)).toLocaleString("en-US", { maximumFractionDigits: 12 });
 const time = (s) => (s < 0.0995 ? `${show(1000 * s, 2)} ms` : `${show(s, 2)} s`);
 const line = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${String(text).replace(/[<&]/g, "")}</${tag}>`).join("")}</tr>`;
+const size = (nbytes) => { const [unit, by] = [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["bytes", 1]].find(([, least]) => nbytes >= least) ?? ["bytes", 1]; return `${show(nbytes / by)} ${unit}`; };
+const span = (hours) => { const [unit, by] = [["days", 24, 48], ["hours", 1, 1], ["minutes", 1 / 60, 0]].find(([, , least]) => hours >= least); return `${show(hours / by, 2)} ${unit}`; };
+// What writing the answer takes, and what each append rewrites.
+function tellEffort({ best, append }) {
+  const hours = best.hours > 1 / 60 ? `, which takes at least ${span(best.hours)}` : "", texts = best.written ? [`Writing it moves ${size(best.written)}${hours}.`] : [];
+  if (append) texts.push(best.again ? `Each append rewrites up to ${size(best.again)} already stored of a variable.` : "Each append rewrites nothing that is stored.");
+  return texts.join(" ");
+}
 const WORDS = { default: "Zarr's own chunks", write: "one copy", copy: "two copies" };
 const gainsOf = (now, one) => now.reads.map((read, i) => [read.access, read.seconds / one.reads[i].seconds]);
 const range = (gains) => [...new Set([Math.min(...gains), Math.max(...gains)].map((gain) => show(gain, 2)))].join(" to ");
 // Names each access that loses next to what the others gain.
 function tell({ best, now, ties }) {
   const all = gainsOf(now, best), slower = all.filter(([, gain]) => gain * WORTH < 1), faster = all.filter(([, gain]) => gain * WORTH >= 1);
-  const which = slower.length ? `${faster.map(([name]) => name).join(" and ")} ` : "", but = slower.map(([name, gain]) => `, but ${name} ${show(1 / gain, 2)} times slower`).join("");
-  const gain = best === now ? `${time(best.seconds)} a read` : `${which}${range(faster.map(([, one]) => one))} times as fast as by default${but}`;
+  const which = slower.length ? `${faster.map(([name]) => name).join(" and ")} ` : "", but = slower.map(([name, gain]) => `, but ${name} ${show(1 / gain, 2)}x slower`).join("");
+  const gain = best === now ? `${time(best.seconds)} a read` : `${which}${range(faster.map(([, one]) => one))}x faster than by default${but}`;
   const advice = { default: "Keep the defaults", write: "Write one copy", copy: "Keep two copies" }[best.action], over = best.isOver ? "Nothing fits the budget; the cheapest: " : "";
   const tie = ties.length ? ` A tie: ${[...new Set(ties.map((one) => WORDS[one.action]))].join(" or ")} (below) would do as well, within 10 %.` : "";
-  return `${over}${advice}: ${gain}, for ${show(best.bill)} USD a month.${tie}`;
+  const bill = best.bill === null ? "" : `, for ${show(best.bill)} USD a month`;
+  return `${over}${advice}: ${gain}${bill}.${tie}`;
 }
 function draw(form, data, event) {
   const given = Object.fromEntries([...new FormData(form)].filter(([, value]) => value)), note = document.getElementById("decide-note");
@@ -215,10 +231,11 @@ function draw(form, data, event) {
     note.textContent = tell(found);
     const chunks = ({ chunk, shard }) => chunk.join("x") + (shard ? ` in shards ${shard.join("x")}` : "");
     const name = (one) => `${one === best ? "chosen: " : ""}${WORDS[one.action]}${one.isOver ? " (over budget)" : ""}`;
-    const row = (one) => [name(one), ...one.reads.map((read) => time(read.seconds)), show(one.usd), range(gainsOf(now, one).map(([, gain]) => gain)), one.layouts.map(chunks).join(", ")];
-    const head = line("th", ["", ...best.reads.map((one) => one.access), "USD a month", "gain", "chunks"]);
+    const row = (one) => [name(one), ...one.reads.map((read) => time(read.seconds)), one.usd === null ? size(one.stored) : show(one.usd), range(gainsOf(now, one).map(([, gain]) => gain)), one.layouts.map(chunks).join(", ")];
+    const head = line("th", ["", ...best.reads.map((one) => one.access), net.prices ? "USD a month" : "stored", "speed-up", "chunks"]);
     document.getElementById("decide-table").innerHTML = head + choices.map((one) => line("td", row(one))).join("");
-    document.getElementById("decide-basis").textContent = `Predicted, not measured: first byte ${time(net.p50)}, ${rate(net.stream)} a connection, ${rate(net.link)} a reader. A GB is billed as 2^30 bytes, before discounts.`;
+    document.getElementById("decide-effort").textContent = tellEffort(found);
+    document.getElementById("decide-basis").textContent = `Predicted, not measured: latency ${time(net.p50)}, ${rate(net.stream)} per connection, ${rate(net.link)} per reader. ${net.billing}${net.prices ? " A GB is billed as 2^30 bytes, before discounts." : ""}`;
   } catch (error) { note.textContent = error.message; }
 }
 function start() {

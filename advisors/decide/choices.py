@@ -25,18 +25,18 @@ from advisors.decide.layouts import (
     make_grid,
     rewritten_nbytes,
 )
-from advisors.decide.question import Question
+from advisors.decide.question import ASSUMED_REGION, Question
 from advisors.hdf5.inspection import FileLayout, Read, describe_layout
 from advisors.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, Way, predict
 from helpers.models import WORTH
-from helpers.netem.profiles import get_profile, network_of
-from helpers.prices import find_price
+from helpers.netem.profiles import Profile, get_profile, network_of
 
 Action = Literal["stay", "default", "set", "write", "rechunk", "align", "copy"]
 _ORDER: tuple[Action, ...] = ("stay", "default", "set", "write", "rechunk", "copy")
 """The less is changed, the earlier."""
+WRITES: tuple[Action, ...] = ("write", "rechunk", "align", "copy")
+"""What writes something new."""
 
-_FILE_IN_FLIGHT = 10  # requests with which files were measured, at most
 _FACTOR = 4.0  # between bytes of a request here and where a client was measured, at most
 # Chunks of a file that are looked at, their bytes, and variables
 _MOST_LISTED, _MOST_LISTED_NBYTES, _MOST_READ = 10_000, 2**28, 64
@@ -53,28 +53,47 @@ class Client:
     text: str  # how an answer calls it
     request_nbytes: tuple[float, float]  # of requests with which it was measured, least and most
     case: str = ""  # that measured it, in the region; empty where none did
-    in_flight: int | None = None  # requests at once, where these are no setting
+    in_flight: int | None = None  # concurrent requests, where these are no setting
+    measured_in_flight: int = 10  # concurrent requests with which it was measured
     in_turn: float = 1.0  # requests for a chunk, one after the other
     opening: tuple[int, int] = (0, 0)  # requests and waits that a dataset takes to open
     way: Way | None = None  # to read a file of HDF5; None for chunks of Zarr
     recipe: str = ""  # of the book, that has its lines
 
-    def support(self, profile: str, request_nbytes: float, *, is_many: bool = False) -> str:
-        """Say what a prediction rests on: where the client was measured, and how alike that is.
+    def support(
+        self, profile: Profile, request_nbytes: float, in_flight: int, *, is_many: bool = False
+    ) -> str:
+        """Describe what a prediction rests on: where the client was measured, and what differs there.
 
-        `is_many` tells of many processes or users at once, which no case has.
+        *Measured* is only what the same client did with as many concurrent requests over the same
+        network, whatever that is called; `is_many` stands for many processes or users, which no
+        case has.
         """
         if not self.case:
-            return "unknown: no case has measured it"
+            return "unknown: no case has measured this client"
         low, high = self.request_nbytes
-        if profile == _MEASURED and low <= request_nbytes <= high and not is_many:
-            return f"predicted, client measured in {self.case}"
-        if profile == _MEASURED or low / _FACTOR <= request_nbytes <= high * _FACTOR:
-            return f"extrapolated from {self.case}"
-        return f"unknown: run {self.case} with profile {profile}"
+        near = low / _FACTOR <= request_nbytes <= high * _FACTOR
+        measured = get_profile(_MEASURED)
+        is_same_network = network_of(profile) == network_of(measured)
+        is_same_network &= (profile.region or ASSUMED_REGION) == measured.region
+        if not (is_same_network or near):
+            return f"unknown: run {self.case} with profile {profile.name}"
+        differs = []
+        if not is_same_network:
+            differs.append("over another network")
+        if in_flight != self.measured_in_flight:
+            plural = "s" * (self.measured_in_flight > 1)
+            differs.append(f"with {self.measured_in_flight} concurrent request{plural}")
+        if not low <= request_nbytes <= high:
+            differs.append("with requests of another size")
+        if is_many:
+            differs.append("by one process")
+        if differs:
+            return f"predicted: {self.case} measured this client {', '.join(differs)}"
+        return f"measured in {self.case}: the same client, concurrency and network"
 
 
-_MEASURED = "in-region"  # profile under which clients were measured
+_MEASURED = "in-region"  # profile that ships, under which clients were measured
 _FORMATS, _GRANULE = "formats/in-region", "hdf5-drivers/granule"
 _WHOLE, _REFERENCES = Way("whole", "whole"), Way("references", "references")
 CLIENTS: Mapping[str, Client] = {
@@ -82,16 +101,16 @@ CLIENTS: Mapping[str, Client] = {
     for one in (
         # since 2026 s3fs asks for the length of each chunk first, and opening takes seven requests
         # twice, mostly in turn (ledger of requests: zarr 3.4, s3fs 2026.9)
-        Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS, 10, 2, (14, 8)),
+        Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS, 10, 10, 2, (14, 8)),
         Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS,
                recipe="Open Zarr through obstore"),
-        Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.1e7, 5.2e7), _GRANULE, 1,
+        Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.1e7, 5.2e7), _GRANULE, 1, 1,
                way=DEFAULT),
         Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), in_flight=1,
                way=DEFAULT_HTTPS),
         Client("obstore-whole", "h5py in memory, the file fetched whole by obstore", (8.0e6, 8.4e6),
                _GRANULE, way=_WHOLE, recipe="Fetch the whole file in parallel ranges"),
-        Client("fsspec-tuned", "h5py over s3fs, 8 MiB blocks kept", (1.7e6, 8.4e6), _GRANULE, 1,
+        Client("fsspec-tuned", "h5py over s3fs, 8 MiB blocks kept", (1.7e6, 8.4e6), _GRANULE, 1, 1,
                way=BLOCKS, recipe="Keep blocks of a file object"),
         Client("references", "virtual references, zarr over obstore", (3.7e4, 2.4e6), _GRANULE,
                way=_REFERENCES, recipe="Virtual references"),
@@ -110,9 +129,12 @@ class Choice:
     client: Client
     in_flight: int
     reads: tuple[Forecast, ...]  # of each access
-    usd_month: Mapping[str, float]  # storage, requests, data out, and waiting where it is priced
-    write_usd: float  # once, in requests
+    stored_nbytes: float  # of all copies
+    # storage, requests, egress, and waiting where it is priced; None where a price is unknown
+    usd_month: Mapping[str, float] | None
+    write_usd: float | None  # once, in requests that write
     append_nbytes: float | None  # stored, of one array, that an append rewrites at most
+    write_nbytes: float  # over the wire to write what is new once: what is there, and each new copy
     samples_per_s: float | None  # of a loader
     samples_bound: str | None  # what bounds them
     support: str  # what the prediction rests on
@@ -129,14 +151,25 @@ class Choice:
         return self.mean("p50_s")
 
     @property
-    def usd(self) -> float:
-        """USD a month in all."""
-        return math.fsum(self.usd_month.values())
+    def pace_s(self) -> float:
+        """Seconds between reads, by which choices are ranked: of a loader those of all its processes."""
+        return 1 / self.samples_per_s if self.samples_per_s else self.seconds
 
     @property
-    def bill(self) -> float:
-        """USD a month that the store charges."""
-        return self.usd - self.usd_month.get("waiting", 0.0)
+    def usd(self) -> float | None:
+        """USD a month in all; None where a price is unknown."""
+        return None if self.usd_month is None else math.fsum(self.usd_month.values())
+
+    @property
+    def bill(self) -> float | None:
+        """USD a month that the store charges; None where a price is unknown."""
+        usd = self.usd
+        return None if usd is None or not self.usd_month else usd - self.usd_month.get("waiting", 0)
+
+    @property
+    def expense(self) -> float:
+        """What choices are ranked by next to seconds: the bill, or without prices the bytes stored."""
+        return self.stored_nbytes if self.bill is None else max(self.bill, _LEAST_USD)
 
 
 def _mean(reads: Sequence[Forecast], name: str) -> float:
@@ -154,7 +187,10 @@ class Answer:
     ties: tuple[Choice, ...]  # as good as the best, but changing more
 
     def gains(self, choice: Choice) -> dict[str, float]:
-        """Compute how many times as fast as what is there each access is."""
+        """Compute how many times as fast as what is there each access is; of a loader, in samples a second."""
+        if choice.samples_per_s and self.now.samples_per_s:
+            ratio = choice.samples_per_s / self.now.samples_per_s
+            return dict.fromkeys((read.access for read in choice.reads), ratio)
         pairs = zip(self.now.reads, choice.reads, strict=True)
         return {now.access: now.p50_s / one.p50_s for now, one in pairs}
 
@@ -162,19 +198,21 @@ class Answer:
 def rank(question: Question, choices: Sequence[Choice]) -> Answer:
     """Recommend the least of seconds times dollars, or what costs least where waiting has a price.
 
-    There one percent more of a bill stops buying one percent of time; a bill below a dollar counts
+    Where prices are unknown, bytes stored stand for dollars. There one percent more of a bill stops buying one percent of time; a bill below a dollar counts
     as one. Of choices within `WORTH` of that the one that changes least is taken. A budget only
     takes choices away, so it never raises a bill.
     """
     least, marked, most = math.inf, list[Choice](), question.asked.budget_usd_month or math.inf
-    for one in sorted(choices, key=lambda one: (one.bill, one.seconds)):
-        is_on_front = one.action != "align" and one.seconds < least
-        marked.append(replace(one, is_on_front=is_on_front, is_over_budget=one.bill > most))
-        least = one.seconds if is_on_front else least
+    for one in sorted(choices, key=_cost_first):
+        is_on_front = one.action != "align" and one.pace_s < least
+        is_over = (one.bill or 0.0) > most
+        marked.append(replace(one, is_on_front=is_on_front, is_over_budget=is_over))
+        least = one.pace_s if is_on_front else least
 
     def weigh(choice: Choice) -> float:
-        is_priced = question.asked.wait_usd_hour is not None
-        return choice.usd if is_priced else choice.seconds * max(choice.bill, _LEAST_USD)
+        if question.asked.wait_usd_hour is not None and choice.usd is not None:
+            return choice.usd
+        return choice.pace_s * choice.expense
 
     same = [one for one in marked if one.action != "align"]
     small = [one for one in same if (one.append_nbytes or 0.0) <= APPEND_NBYTES] or same
@@ -186,11 +224,15 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
     return Answer(question, best, now, tuple(marked), tuple(ties))
 
 
+def _cost_first(choice: Choice) -> tuple[float, float]:
+    return (choice.stored_nbytes if choice.bill is None else choice.bill, choice.pace_s)
+
+
 def _recommend(pool: Sequence[Choice], weigh: Callable[[Choice], float]) -> list[Choice]:
     """List the choices that weigh about as little as the least and are about as fast, what changes least first."""
     best = min(pool, key=weigh)
-    most, most_s = WORTH * weigh(best), WORTH * best.seconds
-    near = [one for one in pool if weigh(one) <= most and one.seconds <= most_s]
+    most, most_s = WORTH * weigh(best), WORTH * best.pace_s
+    near = [one for one in pool if weigh(one) <= most and one.pace_s <= most_s]
     return sorted(near, key=lambda one: (_ORDER.index(one.action), weigh(one)))
 
 
@@ -200,7 +242,7 @@ def list_choices(question: Question) -> list[Choice]:
     unique = {
         (one.layouts, one.client.name, one.action == "align"): one for one in reversed(others)
     }
-    return [now, *(one for one in reversed(unique.values()) if one.seconds <= now.seconds)]
+    return [now, *(one for one in reversed(unique.values()) if one.pace_s <= now.pace_s)]
 
 
 def _list_zarr(question: Question) -> Iterator[Choice]:
@@ -250,8 +292,9 @@ def _list_written(question: Question, action: Action) -> Iterator[Choice]:
     client, pattern = "zarr-obstore", question.pattern
     grid = make_grid(pattern)
     yield _choose(question, action, "one copy", client, (best_of(grid),))
-    cheap = cheapest_of(grid, question.prices())
-    yield _choose(question, action, "one copy, cheapest to read", client, (cheap,))
+    if prices := question.prices:
+        cheap = cheapest_of(grid, get_usd=prices.get, out_usd=prices.out)
+        yield _choose(question, action, "one copy, cheapest to read", client, (cheap,))
     if question.asked.batch and not all(one.is_aligned for one in pattern.accesses):
         boxes = tuple(replace(one, is_aligned=True) for one in pattern.accesses)
         drawn = replace(question, pattern=replace(pattern, accesses=boxes))
@@ -292,15 +335,17 @@ def _choose(
             else:
                 one = _expect_chunks(question, pattern, client, accesses[i], layout)
             reads[i] = replace(one, share=question.shares[i])
-    written = [one for one in layouts if action != "set" and one != array.layout]
+    written = [one for one in layouts if action in WRITES and one != array.layout]
     n_puts = question.n_arrays * sum(one.count_objects(array.shape) for one in written)
+    n_read = bool(written) and array.format != "none"  # what is there, once
+    write_nbytes = (len(written) + n_read) * question.stored_nbytes
     rewritten = None
     if pattern.append:
         extents = [one.object_shape[pattern.append[0]] for one in layouts]
         rewritten = math.fsum(float(rewritten_nbytes(pattern, extent)) for extent in extents)
     request_nbytes = math.fsum(one.share * one.nbytes / one.n_requests for one in reads)
     is_many = bool(asked.batch or asked.per_second)
-    is_many |= client.way is not None and n_connections > _FILE_IN_FLIGHT
+    stored_nbytes = max(1, len(layouts)) * question.stored_nbytes
     samples_per_s, bound = _count_samples(question, reads) if asked.batch else (None, None)
     return Choice(
         action,
@@ -310,12 +355,14 @@ def _choose(
         client,
         n_connections,
         tuple(reads),
-        _price(question, reads, max(1, len(layouts))),
-        n_puts * (find_price("store_lists_1e3").value or 0.0) / 1000,
+        stored_nbytes,
+        _price(question, reads, stored_nbytes),
+        n_puts * question.prices.put if question.prices else None,
         rewritten,
+        write_nbytes,
         samples_per_s,
         bound,
-        client.support(asked.profile, request_nbytes, is_many=is_many),
+        client.support(question.profile, request_nbytes, n_connections, is_many=is_many),
     )
 
 
@@ -334,13 +381,17 @@ def _expect_chunks(
     return replace(one, p50_s=p50_s, p95_s=p95_s, n_requests=one.n_requests + n_opened)
 
 
-def _price(question: Question, reads: Sequence[Forecast], n_copies: int) -> dict[str, float]:
-    """Price a month line by line: what is kept, what is asked, what leaves, who waits."""
-    prices, n = question.prices(), question.asked.reads_per_month
+def _price(
+    question: Question, reads: Sequence[Forecast], stored_nbytes: float
+) -> dict[str, float] | None:
+    """Price a month line by line: storage, requests, egress, waiting; None where a price is unknown."""
+    prices, n = question.prices, question.asked.reads_per_month
+    if prices is None:
+        return None
     lines = {
-        "storage": n_copies * question.stored_nbytes * prices.storage,
+        "storage": stored_nbytes * prices.storage,
         "requests": n * _mean(reads, "n_requests") * prices.get,
-        "data out": n * _mean(reads, "nbytes") * prices.out,
+        "egress": n * _mean(reads, "nbytes") * prices.out,
     }
     if question.asked.wait_usd_hour is not None:
         lines["waiting"] = n * _mean(reads, "p50_s") / 3600 * question.asked.wait_usd_hour
@@ -352,7 +403,7 @@ def _count_samples(question: Question, reads: Sequence[Forecast]) -> tuple[float
 
     A worker takes a batch after the other; they share the store, the machine's link and its cores.
     """
-    asked, network = question.asked, network_of(get_profile(question.asked.profile))
+    asked, network = question.asked, network_of(question.profile)
     link = min(network.aggregate_nbytes_per_s, 1e6 * (asked.link_mb_per_s or math.inf))
     bounds = {
         "workers": asked.workers / _mean(reads, "p50_s"),

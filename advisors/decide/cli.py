@@ -11,7 +11,7 @@ import numpy as np
 
 from advisors.decide.choices import CLIENTS, Answer, list_choices, rank
 from advisors.decide.question import Asked, ask
-from advisors.decide.show import to_mapping, write_short, write_why
+from advisors.decide.show import to_mapping, write_prices, write_short, write_why
 from helpers.errors import say
 from helpers.netem.profiles import profile_names
 
@@ -22,7 +22,7 @@ def _take_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for each field of `Asked`, which checks its text."""
     for name, one in reversed(Asked.model_fields.items()):
         flag = f"--{one.alias}" + "/--in-one-piece" * (name == "scattered")
-        option = click.option(flag, name, default=None, metavar=one.title, help=one.description)
+        option = click.option(flag, name, default=None, metavar=one.title, help=one.description, multiple=name == "price")  # fmt: skip
         command = option(command)
     return command
 
@@ -67,7 +67,10 @@ def write_form_data() -> str:
             **{key: min(rate, 1e300) for key, rate in rates.items()},  # JSON has no infinity
             "chunk": store.chunk_s,
             "decode": store.decode_s_per_nbyte,
-            **question.prices()._asdict(),
+            "prices": None
+            if (prices := question.prices) is None
+            else {name: getattr(prices, name) for name in ("storage", "get", "put", "out")},
+            "billing": write_prices(question),
         }
     clients = {
         key: {"inFlight": one.in_flight or 64, "inTurn": one.in_turn, "opening": one.opening}

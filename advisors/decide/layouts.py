@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,14 +141,6 @@ class AccessPattern:
         """Whether an append rewrites no more than it may of objects so long along an axis."""
         is_little = rewritten_nbytes(self, extents) <= self.max_rewritten_nbytes
         return is_little | (not self.grows(column))
-
-
-class Prices(NamedTuple):
-    """What storing and reading costs, in USD."""
-
-    storage: float  # of a byte that is kept for a month
-    get: float  # of a request
-    out: float  # of a byte that leaves the region
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,13 +337,13 @@ def score(pattern: AccessPattern, layout: Layout) -> float:
     return float(np.asarray(seconds) @ pattern.shares)
 
 
-def cheapest_of(grid: Grid, prices: Prices) -> Layout:
-    """Choose the layout whose reads cost least in requests and bytes; of equals the fastest."""
+def cheapest_of(grid: Grid, *, get_usd: float, out_usd: float) -> Layout:
+    """Choose the layout whose reads cost least in requests and bytes that leave; of equals the fastest."""
     plain, pattern = grid.plain, grid.pattern
     if not len(plain.shapes):
         return best_of(grid)
     stored = chunk_nbytes(pattern, plain.shapes) / pattern.store.compression_ratio
-    usd = (plain.touched @ pattern.shares) * (prices.get + prices.out * stored)
+    usd = (plain.touched @ pattern.shares) * (get_usd + out_usd * stored)
     return Layout(_choose(plain.take(usd <= usd.min() * (1 + MODEL_ERROR))))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
@@ -17,11 +19,12 @@ from pydantic import (  # fmt: skip
     model_validator,
 )
 
-from advisors.decide.layouts import Access, AccessPattern, ArrayFacts, Layout, Prices
+from advisors.decide.layouts import Access, AccessPattern, ArrayFacts, Layout
+from helpers.cli import read_numbers
 from helpers.errors import UserError, explain, redact, show
 from helpers.models.access import Shape, Store
-from helpers.netem.profiles import get_profile, network_of
-from helpers.prices import BILLED_GB_NBYTES, find_price
+from helpers.netem.profiles import Profile, Provider, Region, get_profile, network_of
+from helpers.prices import StorePrices, find_store_prices
 
 _CHUNK_MS, _DECODE_MB_PER_S = 0.5, 500.0  # of a processor, where no calibration tells
 _MIN_CHUNK_NBYTES = 1_000_000  # of a chunk in the array, as Zarr's guide advises
@@ -30,7 +33,6 @@ _SECONDS_A_MONTH = 30 * 24 * 3600
 _MOST_DIMENSIONS = 8
 _LARGEST = 2**62  # bytes of an array up to which whole numbers of 64 bits count
 _LEAST_SHARE, _MOST_SHARE = 1e-9, 1e9
-_OUTSIDE = ("other-region", "wide-area")  # profiles under which bytes leave the region
 
 
 def _check_type(name: str) -> str:
@@ -44,10 +46,27 @@ def _check_type(name: str) -> str:
     return name
 
 
-# up to 2^53 floats count without error
-_Extent = Annotated[int, Field(ge=1, le=2**53)]
-_Split = BeforeValidator(lambda text: text.split(",") if isinstance(text, str) else text)
-Extents = Annotated[tuple[_Extent, ...], Field(max_length=_MOST_DIMENSIONS), _Split]
+_MOST_EXTENT = 2**53
+"""Elements of a dimension at most; up to here floats count without error."""
+
+EXTENTS_ALLOWED = (
+    f"one to {_MOST_DIMENSIONS} whole numbers from 1 to {_MOST_EXTENT}, with commas or x between"
+    " them, such as 87600,721,1440 or 87600x721x1440"
+)
+
+
+def _read_extents(text: Any) -> Any:
+    """Read ``87600,721,1440`` or ``87600x721x1440``."""
+    parts = re.split("[,x]", text) if isinstance(text, str) else [*map(str, text)]
+    sound = [part.strip() for part in parts if re.fullmatch(r"\s*[0-9]{1,16}\s*", part)]
+    extents = tuple(map(int, sound))
+    is_sound = len(parts) == len(extents) <= _MOST_DIMENSIONS
+    if not is_sound or not all(1 <= extent <= _MOST_EXTENT for extent in extents):
+        raise ValueError(EXTENTS_ALLOWED)
+    return extents
+
+
+Extents = Annotated[tuple[int, ...], BeforeValidator(_read_extents)]
 Count = Annotated[int, Field(ge=1, le=10**6)]
 
 
@@ -86,6 +105,7 @@ class Asked(BaseModel):
     per_second: float | None = _option("N", "Reads of a service, as of tiles.", ge=1e-6, le=1e9)
     wait_usd_hour: float | None = _option("USD", "Price of an hour of waiting.", ge=0, le=1e9)
     budget_usd_month: float | None = _option("USD", "Most that a month may cost.", ge=1e-6, le=1e15)
+    price: tuple[str, ...] = _option("ITEM=USD", "Your own, as store_gb_month=0.02.", default=())
     batch: Count | None = _option("N", "A loader's boxes in a batch;")
     workers: Count = _option("N", "its processes [1],", default=1)
     prefetch: Count = _option("N", "and batches each has ready [2].", default=2)
@@ -110,6 +130,39 @@ _OF_NUMBERS = ("shape", "type", "format", "chunks", "shards")  # what a dataset 
 
 
 @dataclass(frozen=True, slots=True)
+class Billing:
+    """Who bills a store and where its reader is, which a profile says, and the prices that follow."""
+
+    provider: str
+    region: str
+    assumed: str  # in a sentence, what the profile does not say; empty where it says both
+    prices: StorePrices | None  # None where one of them is unknown
+    missing: tuple[str, ...]  # items that have no price
+
+
+ASSUMED_PROVIDER: Provider = "aws"
+ASSUMED_REGION: Region = "same"
+"""Of a profile's file that says nothing, which an answer says."""
+
+
+def find_billing(profile: Profile, own: Mapping[str, float]) -> Billing:
+    """Find the prices that a profile leads to, by its provider and region and never by its name."""
+    provider, region = profile.provider, profile.region
+    assumed = [f"provider: {ASSUMED_PROVIDER}"] * (provider is None)
+    assumed += [f"region: {ASSUMED_REGION}"] * (region is None)
+    told = f"{profile.name} does not say this, so it is assumed: {', '.join(assumed)}"
+    provider, region = provider or ASSUMED_PROVIDER, region or ASSUMED_REGION
+    found = find_store_prices(provider, region, own)
+    return Billing(
+        provider,
+        region,
+        told if assumed else "",
+        found if isinstance(found, StorePrices) else None,
+        () if isinstance(found, StorePrices) else found,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """What is to be decided, checked."""
 
@@ -118,6 +171,8 @@ class Question:
     array: ArrayFacts
     pattern: AccessPattern  # as the search takes it, with rounded shares
     shares: tuple[float, ...]  # of the accesses
+    profile: Profile  # of the network that it is read over
+    billing: Billing
 
     @property
     def store(self) -> Store:
@@ -134,12 +189,10 @@ class Question:
         """Bytes stored of all arrays, once."""
         return self.n_arrays * self.array.nbytes / self.store.compression_ratio
 
-    def prices(self) -> Prices:
-        """Look up what storing and reading costs over this network; a GB is billed as 2^30 bytes."""
-        items = ("store_gb_month", "store_gets_1e3", "data_out_gb")
-        storage, get, out = (float(find_price(item).value or 0.0) for item in items)
-        leaves = self.asked.profile.startswith(_OUTSIDE)
-        return Prices(storage / BILLED_GB_NBYTES, get / 1000, leaves * out / BILLED_GB_NBYTES)
+    @property
+    def prices(self) -> StorePrices | None:
+        """What storing, reading and writing costs; None where a price is unknown."""
+        return self.billing.prices
 
 
 def _refuse(name: str, value: object, allowed: object) -> UserError:
@@ -154,6 +207,12 @@ def ask(address: str | None = None, **options: Any) -> Question:
         asked = Asked(**told)
     except ValidationError as error:
         raise UserError(explain(error, depth=1)) from error
+    profile = get_profile(asked.profile)
+    billing = find_billing(profile, read_numbers("price", asked.price))
+    for name in ("budget_usd_month", "wait_usd_hour"):
+        if not billing.prices and (usd := getattr(asked, name)) is not None:
+            given = ", ".join(f"--price {item}=USD" for item in billing.missing)
+            raise _refuse(name.replace("_", "-"), usd, f"with all prices, so with {given}")
     array = _read_array(address, asked)
     if asked.keep in ("format", "bytes") and array.format == "none":
         raise _refuse("keep", asked.keep, "of a DATASET, or with --chunks")
@@ -178,19 +237,18 @@ def ask(address: str | None = None, **options: Any) -> Question:
         accesses,
         # to a twentieth, or a rarer one to a digit: nobody knows them better
         [math.floor(20 * s + 0.5) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares],
-        _make_store(asked, asked.compression or array.compression or 1.0),
+        _make_store(asked, profile, asked.compression or array.compression or 1.0),
         together=asked.batch or asked.together,
         min_chunk_nbytes=_MIN_CHUNK_NBYTES,
         max_objects=max(1, asked.max_objects // n_arrays),
         memory_nbytes=int(asked.memory * 1e9),
         append=_read_append(asked.append, array) if asked.append else None,
     )
-    return Question(asked, redact(address or ""), array, pattern, shares)
+    return Question(asked, redact(address or ""), array, pattern, shares, profile, billing)
 
 
-def _make_store(asked: Asked, compression: float) -> Store:
+def _make_store(asked: Asked, profile: Profile, compression: float) -> Store:
     """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
-    profile = get_profile(asked.profile)
     network, told = network_of(profile), profile.measurement
     links = (profile.worker_mb_per_s, asked.link_mb_per_s)
     link = min(network.aggregate_nbytes_per_s, *(1e6 * (one or math.inf) for one in links))

@@ -1,4 +1,4 @@
-"""An answer on a screen, in ten lines or with its reasons; as plain values; and as lines to paste."""
+"""An answer on a screen, in twelve lines or with its reasons; as plain values; and as lines to paste."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from advisors.hdf5.repacked import Repack
 from helpers.errors import cut, write_bytes
 from helpers.models import WORTH
 
-_N_LINES = 10  # of a short answer
+_N_LINES = 12  # of a short answer
+_LEAST_HOURS = 1 / 60  # of writing, below which nobody plans it
 _ADVICE: dict[Action, str] = {
     "default": "Keep the defaults",
-    "stay": "Stay, for nothing gains 10 %",
+    "stay": "Stay, for nothing is 10 % faster",
     "set": "Set, and keep the bytes",
     "write": "Write one copy",
     "rechunk": "Rechunk into one copy",
@@ -35,6 +36,7 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
     rates = [network.stream_nbytes_per_s, network.aggregate_nbytes_per_s]
     stream, aggregate = (rate / 1e6 if rate < math.inf else None for rate in rates)
     told = ("variable", "shape", "format", "codec", "nbytes")
+    billing = question.billing
     return {
         "array": {
             **{name: getattr(array, name) for name in told},
@@ -61,6 +63,14 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
             "chunk_ms": 1000 * store.chunk_s,
             "compression": store.compression_ratio,
         },
+        "prices": {
+            "provider": billing.provider,
+            "region": billing.region,
+            "assumed": billing.assumed,
+            "source": billing.prices and billing.prices.source,
+            "items": billing.prices and dict(billing.prices.items),
+            "unknown": billing.missing,
+        },
         "answer": _list_values(answer, answer.best),
         "now": _list_values(answer, answer.now),
         "choices": [_list_values(answer, one) for one in answer.choices],
@@ -81,10 +91,7 @@ def _list_values(answer: Answer, one: Choice) -> dict[str, Any]:
         for layout, names in zip(one.layouts, found.pop("serves"), strict=False)  # a file may have none
     ]  # fmt: skip
     found |= {"seconds": one.seconds, "usd_month_total": one.usd, "gains": answer.gains(one)}
-    if one.action in ("write", "rechunk", "align", "copy"):
-        moved_nbytes = question.stored_nbytes * (1 + len(one.layouts))
-        link = question.store.network.aggregate_nbytes_per_s
-        found |= {"write_nbytes": moved_nbytes, "write_hours_at_least": moved_nbytes / link / 3600}
+    found["write_hours_at_least"] = _count_write_hours(question, one)
     if asked.batch and one.samples_per_s:
         box = max(math.prod(access.extent) for access in question.pattern.accesses) * itemsize
         found["link_nbytes_per_s"] = one.samples_per_s / asked.batch * one.mean("nbytes")
@@ -95,8 +102,13 @@ def _list_values(answer: Answer, one: Choice) -> dict[str, Any]:
     return found
 
 
+def _count_write_hours(question: Question, choice: Choice) -> float:
+    """Compute the hours that writing takes one machine at its full bandwidth, without computing."""
+    return choice.write_nbytes / question.store.network.aggregate_nbytes_per_s / 3600
+
+
 def write_short(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
-    """Write an answer in ten lines."""
+    """Write an answer in twelve lines."""
     question, best = answer.question, answer.best
     yield _write_array(question)
     over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
@@ -104,47 +116,103 @@ def write_short(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
     is_new = best.action in ("write", "rechunk")
     advice = "Store one chunk" if is_whole and is_new else _ADVICE[best.action]
     yield f"{over}{advice}: {_write_headline(answer)}."
-    layouts = [
-        _write_layout(layout, question) + f" for {', '.join(names)}" * (len(best.layouts) > 1)
+    before = [
+        "  "
+        + _write_layout(layout, question)
+        + f" for {', '.join(names)}" * (len(best.layouts) > 1)
         for layout, names in zip(best.layouts, best.serves, strict=False)
         if not _is_file_as_it_is(best)
     ]
-    yield from (f"  {line}" for line in layouts)
-    samples = ["samples/s"] if best.samples_per_s else []
-    rows = [["", "* chosen", *(one.access for one in best.reads), *samples, "USD/month", "gain"]]
-    for one in _pick(answer, _N_LINES - 4 - len(layouts) - bool(answer.ties)):
+    before += [effort] if (effort := write_effort(answer)) else []
+    after = list(_write_notes(answer))
+    yield from before
+    is_priced, samples = question.prices is not None, ["samples/s"] if best.samples_per_s else []
+    usd = ["USD/month"] if is_priced else ["stored"]
+    rows = [["", "* chosen", *(one.access for one in best.reads), *samples, *usd, "speed-up"]]
+    for one in _pick(answer, _N_LINES - 3 - len(before) - len(after)):
         label = f"{one.action}: {_write_shapes(one)}{', over budget' * one.is_over_budget}"
         times = [_seconds(each.p50_s) for each in one.reads]
         rate = [_number(one.samples_per_s)] if one.samples_per_s else []
-        told = [*times, *rate, _number(one.usd), _range(answer.gains(one).values())]
+        cost = write_bytes(one.stored_nbytes) if one.usd is None else _number(one.usd)
+        told = [*times, *rate, cost, _range(answer.gains(one).values())]
         rows.append(["*" * (one is best), label, *told])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), *cells[2:]])
+    yield from after
+
+
+def _write_notes(answer: Answer) -> Iterator[str]:
+    """Write what follows the table: ties, settings that gain nothing, prices, and what it rests on."""
+    question, best = answer.question, answer.best
     if answer.ties:
         others = " or ".join(f"{one.action} ({_write_shapes(one)})" for one in answer.ties[:2])
         yield f"A tie: {others} would do as well, within 10 %."
-    yield f"Read by {best.client.text}, {best.in_flight} in flight; {best.support}. More with --why."
+    settings = [one for one in answer.choices if one.action == "set" and one.samples_per_s]
+    if settings and all(max(answer.gains(one).values()) < WORTH for one in settings):
+        limit = settings[0].samples_bound
+        yield f"Changing only settings does not help here: the {limit} is the limit with and without."
+    yield write_prices(question)
+    yield f"Read by {best.client.text}, {best.in_flight} concurrent requests; {best.support}. More with --why."
+
+
+def write_effort(answer: Answer) -> str:
+    """Write what writing and appending take: hours at the full bandwidth, bytes rewritten each time."""
+    question, best, parts = answer.question, answer.best, list[str]()
+    if best.write_nbytes:
+        hours = _count_write_hours(question, best)
+        moved = write_bytes(best.write_nbytes)
+        time = f", which takes at least {_hours(hours)}" * (hours > _LEAST_HOURS)
+        parts.append(f"writing it moves {moved}{time}")
+    if best.append_nbytes is not None and best.action != "stay":
+        rewritten = f"rewrites up to {write_bytes(best.append_nbytes)} already stored of a variable"
+        parts.append(
+            f"each append {rewritten if best.append_nbytes else 'rewrites nothing stored'}"
+        )
+    text = "; ".join(parts)
+    return f"  {text[:1].upper()}{text[1:]}." if text else ""
+
+
+_REGIONS = {
+    "same": "the reader is in the store's region, so no egress",
+    "other": "the reader is in another region, so egress between regions counts",
+    "outside": "the reader is outside, so egress counts",
+    "unknown": "the reader's region is unknown",
+}
+
+
+def write_prices(question: Question) -> str:
+    """Write whose prices count and where the reader is, or which prices are unknown."""
+    billing = question.billing
+    where, assumed = _REGIONS[billing.region], f" ({billing.assumed})" * bool(billing.assumed)
+    if billing.prices:
+        return f"Prices: {billing.prices.source}; {where}{assumed}."
+    given = " ".join(f"--price {item}=USD" for item in billing.missing)
+    return (
+        f"Prices are unknown (provider: {billing.provider}; {where}): bytes stored count instead of"
+        f" dollars; or give {given}."
+    )
 
 
 def _write_headline(answer: Answer) -> str:
     """Say how fast, and what it costs: next to what is there, never next to what nobody runs."""
     best, now = answer.best, answer.now
-    bill, is_there = f"{_number(best.bill)} USD a month", now.action == "stay"
+    is_there = now.action == "stay"
+    bill = "" if best.bill is None else f", for {_number(best.bill)} USD a month"
     if best is now:
-        return f"{_seconds(best.seconds)} a read, {bill}"
+        return f"{_seconds(best.seconds)} a read{bill}"
     gains = answer.gains(best)
     slower = {name: gain for name, gain in gains.items() if gain * WORTH < 1}
     faster = {name: gain for name, gain in gains.items() if name not in slower}
     which = f"{' and '.join(faster)} " if slower else ""
-    told = f"{which}{_range(faster.values())} times as fast as {'today' if is_there else 'by default'}"  # fmt: skip
+    told = f"{which}{_range(faster.values())}x faster than {'today' if is_there else 'by default'}"
     if slower:
-        told += ", but " + ", ".join(f"{k} {_number(1 / v, 2)} times slower" for k, v in slower.items())  # fmt: skip
-    if is_there:
+        told += ", but " + ", ".join(f"{k} {_number(1 / v, 2)}x slower" for k, v in slower.items())
+    if is_there and best.bill is not None and now.bill is not None:
         dearer = best.bill - now.bill
-        bill = f"{_number(abs(dearer))} USD a month {'more' if dearer >= 0 else 'less'}"
-    return f"{told}, for {bill}"
+        bill = f", for {_number(abs(dearer))} USD a month {'more' if dearer >= 0 else 'less'}"
+    return told + bill
 
 
 def _range(gains: Iterable[float]) -> str:
@@ -207,6 +275,20 @@ def _seconds(value: float) -> str:
     return f"{1000 * value:.2g} ms" if value < 0.0995 else f"{_number(value, 2)} s"
 
 
+def _hours(hours: float) -> str:
+    """Write a duration of hours in the unit that reads best.
+
+    Examples
+    --------
+    >>> _hours(0.1), _hours(30.2), _hours(400)
+    ('6 minutes', '30 hours', '17 days')
+    """
+    for least, size, unit in ((48, 24, "days"), (1, 1, "hours")):
+        if hours >= least:
+            return f"{_number(hours / size, 2)} {unit}"
+    return f"{_number(60 * hours, 2)} minutes"
+
+
 def _number(value: float, digits: int = 3) -> str:
     """Write a number to some digits, without an exponent.
 
@@ -222,9 +304,10 @@ def write_why(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
     """Write every choice of the JSON answer, as YAML to three digits, and what to paste for the best."""
     text = json.dumps(to_mapping(answer))
     values = json.loads(text, parse_float=lambda number: float(f"{float(number):.3g}"))
-    told = {name: values[name] for name in ("predicted_on", "choices")}
+    told = {name: values[name] for name in ("predicted_on", "prices", "choices")}
     yield "\n" + yaml.safe_dump(told, sort_keys=False, default_flow_style=None, width=100)
-    yield "A GB is billed as 2^30 bytes, before discounts for volume."
+    if answer.question.prices:
+        yield "A GB is billed as 2^30 bytes, before discounts for volume."
     if answer.question.asked.per_second:
         yield "Caches of tiles and of opened datasets, and their bills: wire costs."
     if answer.question.array.format == "hdf5":
@@ -241,16 +324,21 @@ BUCKET = "s3://BUCKET"
 _NEW = """\
 import zarr
 from obstore.store import from_url
+from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.storage import ObjectStore
 
 store = ObjectStore(from_url({address!r}))
 array = zarr.open_group(store, zarr_format=3).create_array(
     {variable!r}, shape={shape}, dtype={dtype!r},
     chunks={layout.chunk_shape}, shards={layout.shard_shape},
+    # crc32c catches flipped bytes, which are read as wrong values without it;
+    # compressors=ZstdCodec(checksum=True) catches them too, in less time
+    compressors=[ZstdCodec(), Crc32cCodec()],
     dimension_names={dimensions!r},
 )
 """
 _REPACK = """\
+# needs h5repack: apt install hdf5-tools
 import subprocess
 
 subprocess.run({command!r}, check=True)"""

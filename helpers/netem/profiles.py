@@ -28,7 +28,18 @@ FAULTS: tuple[Fault, ...] = ("error_503", "reset", "truncate", "stall", "corrupt
 # the 95th and the 99th percentile of a standard normal variate
 _Z95, _Z99 = 1.6448536269514722, 2.3263478740408408
 
-Amount = Annotated[float, Gt(0)]
+Region = Literal["same", "other", "outside", "unknown"]
+"""Where a reader is: in the region of its store, in another of the same provider, or outside of it."""
+
+Provider = Literal["aws", "aws-express", "google", "azure", "other", "unknown"]
+"""Who bills a store; S3 Express One Zone has prices of its own."""
+
+# In SI units, from a microsecond to a day and from a byte a second to an exabyte a second: what
+# no network has makes sums that are no numbers.
+_Seconds = Annotated[float, Ge(1e-6), Le(86_400)]
+_MbPerS = Annotated[float, Ge(1e-6), Le(1e12)]
+_PerSecond = Annotated[float, Ge(1e-6), Le(1e12)]
+_Count = Annotated[float, Gt(0), Le(1e6)]
 Share = Annotated[float, Ge(0), Le(1)]
 # for pydantic, which is imported where a profile is read: the proxy's process reads none
 _STRICT = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
@@ -50,9 +61,9 @@ class FirstByte:
     """
 
     __pydantic_config__: ClassVar[Any] = _STRICT
-    median_s: Amount
-    p95_s: Amount  # at least the median
-    p99_s: Amount | None = None  # at least the 95th percentile
+    median_s: _Seconds
+    p95_s: _Seconds  # at least the median
+    p99_s: _Seconds | None = None  # at least the 95th percentile
 
     def delay_s(self, z: float) -> float:
         """Compute the delay in seconds that belongs to a standard normal variate."""
@@ -71,7 +82,7 @@ class Faults:
     truncate: Share = 0.0  # connection closed after half the body
     stall: Share = 0.0  # pause of `stall_s` seconds after half the body
     corrupt: Share = 0.0  # one byte in the middle of the body inverted
-    stall_s: Annotated[float, Ge(0)] = 1.0
+    stall_s: Annotated[float, Ge(0), Le(86_400)] = 1.0
 
     def pick(self, u: float) -> Fault | None:
         """Choose the fault that belongs to a uniform variate in [0, 1)."""
@@ -90,22 +101,25 @@ class Profile:
     name: str  # as records have it
     first_byte_s: FirstByte | None = None
     # ceilings for one connection and for all together, decimal MB/s
-    stream_mb_per_s: Amount | None = None
-    aggregate_mb_per_s: Amount | None = None
-    requests_per_s: Amount | None = None  # requests above this rate are answered 503 SlowDown
+    stream_mb_per_s: _MbPerS | None = None
+    aggregate_mb_per_s: _MbPerS | None = None
+    requests_per_s: _PerSecond | None = None  # requests above this rate are answered 503 SlowDown
     faults: Faults = field(default_factory=Faults)  # for tests
-    worker_mb_per_s: Amount | None = None  # ceiling for all connections of one reading process
+    worker_mb_per_s: _MbPerS | None = None  # ceiling for all connections of one reading process
     # where each figure comes from
     sources: Mapping[str, str] = field(default_factory=dict, hash=False)
     # a round trip, which the time to the first byte holds; those before the first request of a new
     # connection, TCP's one and TLS's; and the bytes that it sends in the first round trip of a
     # body, twice as many in each after one that it filled
-    round_trip_s: Amount | None = None
-    setup_round_trips: Amount | None = None
-    initial_window_nbytes: Annotated[int, Gt(0)] | None = None
+    round_trip_s: _Seconds | None = None
+    setup_round_trips: _Count | None = None
+    initial_window_nbytes: Annotated[int, Gt(0), Le(2**40)] | None = None
     tls: bool = False  # whether clients reach it by TLS, for which their processors pay
     # how `wire calibrate` measured it, as its file says
     measurement: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    # what a bill depends on, never the name; None where the profile does not say
+    provider: Provider | None = None
+    region: Region | None = None
 
     @property
     def setup_s(self) -> float:

@@ -143,7 +143,7 @@ def write_data() -> str:
             "stream": network.stream_nbytes_per_s / 1e6,
             "link": min(network.aggregate_nbytes_per_s / 1e6, 10_000),
         }
-    items = {"get": "store_gets_1e3", "put": "store_lists_1e3"}
+    items = {"get": "store_gets_1e3", "put": "store_puts_1e3"}
     prices = {name: (find_price(item).value or 0.0) / 1e3 for name, item in items.items()}
     data = json.dumps({"rows": rows, "presets": presets, "prices": prices}).replace("<", "\\u003c")
     return f"```{{raw}} html\n<script>const LEDGER = {data};</script>\n```\n"

@@ -48,10 +48,19 @@ BAD = [
     ("--chunks 4,4 --shards 6,6", r"shards: \[6, 6\]"),
     ("--workers 2", "workers: 2"),
     ("--keep bytes", "keep: 'bytes'"),
+    ("--price moon=1", "price 'moon'; allowed here: store_gb_month"),
+    ("--price data_out_gb=1", "price 'data_out_gb'; allowed here: "),  # no byte leaves the region
+    ("--price store_gb_month=-1", "price store_gb_month is -1; allowed"),
+    ("--price store_gb_month=nan", "price store_gb_month is nan; allowed"),
+    ("--price store_gb_month", "--price 'store_gb_month'; allowed"),
+    ("--profile google-in-region --budget-usd-month 5", "budget-usd-month: 5.0; allowed: with all prices"),
+    ("--profile institute --wait-usd-hour 5", "wait-usd-hour: 5.0; allowed: with all prices"),
     ("--shape", "shape: none"),
-    ("--shape 0,10", "shape: '0'"),
+    ("--shape 0,10", "shape: '0,10'; allowed: one to 8 whole numbers .* commas or x"),
+    ("--shape 10x", "shape: '10x'"),
+    ("--shape 10*10", r"shape: '10\*10'"),
     ("--shape ten", "shape: 'ten'"),
-    ("--shape 2,2,2,2,2,2,2,2,2", "at most 8"),
+    ("--shape 2,2,2,2,2,2,2,2,2", "one to 8 whole"),
     ("--shape 1000000,100,100 --max-objects 1 --memory 1", "max-objects: 1"),
     *((f"--shape {text}", "shape: ") for text in ("1e300", "1" + "0" * 400, "9" * 5000, "1," * 5000,
       "9007199254740992,9007199254740992")),
@@ -121,6 +130,17 @@ def test_files_that_never_end_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(UserError, match=told):
             read_dataset(str(tmp_path / name))
     pipes[1].open("wb").close()  # frees its reader
+
+
+@pytest.mark.parametrize("number", ["1.0e+300", "1.0e-308"])
+def test_a_profile_beyond_physics_is_refused(tmp_path: Path, number: str) -> None:
+    """Each of its numbers, at the door: sums of them would be none."""
+    path = tmp_path / "mine.yml"
+    for text in (f"first_byte_s: {{median_s: {number}, p95_s: {number}}}", f"stream_mb_per_s: {number}",
+                 f"aggregate_mb_per_s: {number}", f"worker_mb_per_s: {number}", f"requests_per_s: {number}"):  # fmt: skip
+        path.write_text(text)
+        with pytest.raises(UserError, match=f"{text.partition(':')[0]}.*allowed: at (most|least)"):
+            CliRunner().invoke(decide, ["--shape", "10", "--profile", str(path)], catch_exceptions=False)  # fmt: skip
 
 
 def test_a_profile_of_aliases_or_of_megabytes_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from advisors.decide import layouts
-from advisors.decide.layouts import Access, AccessPattern, Layout, Prices, expect
+from advisors.decide.layouts import Access, AccessPattern, Layout, expect
 from helpers.models.access import IoCounts, Shape, Store, access_seconds, chunks_touched
 from helpers.models.transfer import Network
 
@@ -94,7 +94,7 @@ def test_an_append_rewrites_no_more_than_is_allowed(most: int, steps: int) -> No
 def test_the_cheapest_asks_least() -> None:
     """At a price of requests alone fewer are asked than by the fastest."""
     pattern = make(ERA5, ((24, 100, 100), 1), max_objects=10**9)
-    cheap = layouts.cheapest_of(layouts.make_grid(pattern), Prices(0, 1, 0))
+    cheap = layouts.cheapest_of(layouts.make_grid(pattern), get_usd=1, out_usd=0)
     both = (cheap, layouts.best_layout(pattern))
     n = [expect(pattern, pattern.accesses[0], one).n_requests for one in both]
     assert n[0] < n[1]

@@ -37,9 +37,10 @@ LATE = {"first_byte_s": {"median_s": 0.05, "p95_s": 0.1}}
     ("figures", "message"),
     [
         # a bandwidth of zero would never end
-        ({"stream_mb_per_s": 0}, "stream_mb_per_s: 0; allowed: above 0"),
+        ({"stream_mb_per_s": 0}, "stream_mb_per_s: 0; allowed: at least"),
         ({"requests_per_s": "many"}, "requests_per_s: 'many'; allowed: a number"),
         ({"requests_per_s": True}, "requests_per_s: True"),
+        ({"region": "mars"}, "region: 'mars'; allowed: 'same', 'other', 'outside' or 'unknown'"),
         ({"speed": 3}, "unknown field 'speed'; allowed: first_byte_s"),
         ({"first_byte_s": {"median_s": 0.1}}, "first_byte_s.p95_s: Field required"),
         ({"first_byte_s": {"median_s": float("nan"), "p95_s": 1}}, "first_byte_s.median_s: nan"),
@@ -73,11 +74,12 @@ def test_each_figure_that_ships_has_its_source() -> None:
     """And none is divided by a factor: what is slow here would be slow there."""
     assert profile_names()[0] == "loopback"
     figures = {each.name for each in fields(Profile)} - {"name", "sources", "faults", "measurement"}
-    names = figures - {"tls"}
+    names = figures - {"tls", "provider", "region"}
     for profile in map(get_profile, profile_names()):
         stated = {name for name in names if getattr(profile, name) is not None}
         assert set(profile.sources) == stated
         assert profile.faults == Faults()
+        assert profile.provider and profile.region, "bills follow from these"
     assert get_profile("other-region").setup_s == pytest.approx(0.12)
 
 
@@ -120,7 +122,7 @@ def test_a_file_is_a_profile(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("stream_mb_per_s: -1", "profile 'bad.yml': stream_mb_per_s: -1; allowed: above 0"),
+        ("stream_mb_per_s: -1", "profile 'bad.yml': stream_mb_per_s: -1; allowed: at least"),
         ("- 1", "allowed: NAME: VALUE on each line"),
         ("{", "is no YAML"),
         ("measurement: 3", "allowed: a mapping"),
