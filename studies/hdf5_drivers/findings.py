@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -182,6 +183,32 @@ def find_larger(larger: pd.DataFrame) -> dict[str, Finding]:
     return found
 
 
+REFERENCES = "references on original"
+
+
+def find_processors(rows: pd.DataFrame) -> dict[str, Finding]:
+    """Find which read of three variables keeps the processors of this machine busiest.
+
+    And what they take of a read of references to the file as it was written, where there is one:
+    the seconds of its client, and the least that these take on all processors of the machine.
+    """
+    part = measured(rows)
+    part = part[part["task"] == VARIABLES]
+    n_cores = pd.Series([json.loads(text)["n_cores"] for text in part["machine"]], part.index)
+    busy_percent = 100 * statistics.busy_share(part) / n_cores
+    shares = busy_percent.groupby(part["read"]).median().dropna()
+    found = {}
+    if len(shares):
+        busiest = str(shares.idxmax())
+        found["busiest"] = Finding(shares[busiest], unit="%", verdict=busiest)
+    client_s = part.loc[part["read"] == REFERENCES, "client_s"].dropna()
+    if len(client_s):
+        least_s = (client_s / n_cores[client_s.index]).median()
+        found["references-cpu-s"] = Finding(client_s.median(), unit="s")
+        found["references-cpu-least-s"] = Finding(least_s, unit="s")
+    return found
+
+
 _NO_SLOWER = {  # what a sentence of each may quote
     "whole": ("gain-whole", "whole-s"),
     "both": ("gain-both",),
@@ -206,6 +233,14 @@ def judge_claims(findings: Mapping[str, Any], traced: pd.DataFrame) -> dict[str,
     claims["moves-more-than-the-file"] = Claim(
         is_small or moved_mb > 2 * file_mb, of=("default-mb", "default-s", "file-mb")
     )
+    of_both = "gain-whole", "gain-references"
+    if {*of_both} <= {*findings}:
+        whole, references = (findings[key] for key in of_both)
+        claims["whole-beats-references"] = Claim(whole.low > references.high, of=of_both)
+    of_cpu = "references-cpu-s", "references-cpu-least-s", "predicted-references-64-s"
+    if {*of_cpu} <= {*findings}:
+        _, least, predicted = (findings[key].value for key in of_cpu)
+        claims["references-64-lack-cpu"] = Claim(least > predicted, of=of_cpu)
     error = findings["replay-error-time"].value
     claims["predicted"] = Claim(error <= 25, of=("replay-error-time", "replay-error-requests"))
     return claims

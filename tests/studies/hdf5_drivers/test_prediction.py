@@ -65,6 +65,20 @@ TIMES = {
 }
 
 
+def test_the_busiest_read_is_not_the_slowest() -> None:
+    """By its share of all processors; a read of references counts what its client computes."""
+    times = {**TIMES, ("references", "original", VARIABLES): 3.0}
+    rows = make_rows(times).assign(machine='{"n_cores": 2}', client_s=2.4)
+    rows["real_open_s"], rows["real_read_s"] = rows["open_s"], rows["read_s"]
+    busy_s = rows["contender"].map({"fsspec-none": 2.0, "obstore-whole": 0.8}).fillna(0.1)
+    rows["trace"] = [json.dumps({"busy_s": seconds}) for seconds in busy_s]
+    found = findings.find_processors(rows)
+    assert found["busiest"].verdict == "obstore-whole on original"
+    assert found["busiest"].value == pytest.approx(40)
+    assert found["references-cpu-s"].value == pytest.approx(2.4)
+    assert found["references-cpu-least-s"].value == pytest.approx(1.2)
+
+
 def test_gains_are_over_the_default() -> None:
     """By the time of opening and reading, each task by itself; rows come in the registry's order."""
     rows = make_rows(TIMES)
