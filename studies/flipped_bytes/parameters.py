@@ -31,4 +31,10 @@ class Parameters(parameters.Parameters):
         check_chunk_shape(self.array_shape, self.chunk_shape)
         if self.store != "embedded":
             raise UserError(f"store: {self.store!r}; allowed: 'embedded'")
+        for name in self.formats:
+            if missing := FORMATS[name].missing():
+                raise UserError(
+                    f"formats: {name!r} cannot be read here; allowed: with it installed"
+                    f" (pip install {' '.join(missing)}), or without it"
+                )
         return self
