@@ -133,7 +133,8 @@ def show_trace(folder: Path, on: str, *, is_json: bool) -> None:
 
     network = _network(on)
     run, command = stored.read_trace(folder)
-    _tell(findings.report(run, network), command, is_json=is_json, quiet=False, err=False)
+    report = findings.report(run, network, within_s=stored.REPORT_S)
+    _tell(report, command, is_json=is_json, quiet=False, err=False)
 
 
 def _write(out: Path, run: Run, report: Report, words: Sequence[str], *, quiet: bool) -> None:

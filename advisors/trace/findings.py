@@ -408,7 +408,7 @@ def _bounds(trace: Trace) -> tuple[Network, Network]:
     rate = seen.stream_nbytes_per_s if is_seen else _UNSEEN_NBYTES_PER_S
     likely, low = replace(seen, stream_nbytes_per_s=rate), rate if is_seen else rate / 5
     until_s = max(row.end_s for row in trace.rows)
-    n_flowing = max(1, *(one[3] for one in analysis.intervals(trace.rows, until_s)))
+    n_flowing = max([1, *(one[3] for one in analysis.intervals(trace.rows, until_s))])
     together = min(seen.aggregate_nbytes_per_s, low * n_flowing)
     return likely, replace(likely, stream_nbytes_per_s=low, aggregate_nbytes_per_s=together)
 

@@ -38,8 +38,8 @@ FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
 MAX_ROWS = 300_000
 """Requests of a stored trace that is read."""
 
-READ_S = 4.0
-"""Seconds in which a stored trace is read."""
+READ_S, REPORT_S = 4.0, 5.0
+"""Seconds in which a stored trace is read, and in which it is analysed."""
 
 _MAX_SAMPLES = 50_000  # of processor seconds, written and read
 _TABLE_NBYTES, _RUN_NBYTES = 150_000_000, 20_000_000

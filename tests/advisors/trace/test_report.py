@@ -270,6 +270,16 @@ def test_a_folder_of_a_stranger_is_refused_in_a_line(
         stored.read_trace(tmp_path)
 
 
+def test_requests_of_one_moment_are_reported(tmp_path: Path) -> None:
+    """No time passes, in any of them, and the program took a microsecond."""
+    rows = [replace(row, start_s=5.0, first_byte_s=5.0, end_s=5.0) for row in chain(20)]
+    stored.write_trace(tmp_path, run_of(rows, wall_s=1e-6, gateway_s=1e-6), ["x"])
+    result = CliRunner().invoke(cli.trace, ["show", str(tmp_path)])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("the gateway had a processor")
+    assert "20 requests" in result.stdout and "nan" not in result.stdout
+
+
 def fake(monkeypatch: pytest.MonkeyPatch, *runs: Run) -> list[dict[str, object]]:
     """Let runs come from a list, and return what each was asked with."""
     asked, left = list[dict[str, object]](), [*runs]
