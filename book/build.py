@@ -8,9 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -37,6 +38,7 @@ from book.pages import (
     find_pages,
     list_cases,
     read_notebook,
+    read_results,
     render_page,
     tabulate_profiles,
     tabulate_records,
@@ -83,7 +85,7 @@ def stage(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> lis
         say(f"{name.removeprefix(NOTEBOOKS)}: not measured yet")
         _stage_gap(name, into)
     _list_pages(into / "_toc.yml", pages)
-    _write_generated(pages, into)
+    _write_generated(pages, into, root=root, say=say)
     return pages
 
 
@@ -95,7 +97,7 @@ def _stage_page(page: Page, into: Path) -> None:
     target = into / f"{page.name}.ipynb"
     target.parent.mkdir(parents=True, exist_ok=True)
     ran = into / "_generated" / "executed" / f"{page.name}.ipynb"
-    both = ((target, render_page(page)), (ran, read_notebook(page.executed)))
+    both = ((target, render_page(page)), (ran, read_results(page)))
     for path, notebook in both if page.is_shown else ():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(redact_tree(notebook)), encoding="utf-8")
@@ -149,14 +151,19 @@ def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
     toc_path.write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
 
 
-def _write_generated(pages: Sequence[Page], into: Path) -> None:
+def _write_generated(pages: Sequence[Page], into: Path, *, root: Path, say: Say) -> None:
     """Write what text pages include of `_generated/`, from what the code itself uses."""
-    executed = {page.name.removeprefix(NOTEBOOKS): page.executed for page in pages}
+    by_title = {page.name.removeprefix(NOTEBOOKS): page for page in pages}
+    executed = {title: page.executed for title, page in by_title.items()}
+    sent = submitted.read_all(root / "results" / "submitted")
+    for line in sent.left_out:
+        say(f"results/submitted: not in the book: {line}")
     makers: dict[str, Callable[[], str]] = {
         "schema.md": lambda: write_table(["column", "type", "unit", "meaning"], schema()),
         "profiles.md": lambda: _render(tabulate_profiles()),
         "records.md": lambda: _render(tabulate_records(pages)),
-        "submitted.md": lambda: _render(submitted.tabulate()),
+        "submitted.md": lambda: submitted.render(sent, is_own=False),
+        "submitted-own.md": lambda: submitted.render(sent, is_own=True),
         **{path.name: partial(path.read_text, "utf-8") for path in (VERDICTS, RATIOS)},
         **draw_pictures(lambda case: read_findings(executed.get(case, Path("none")))),
     }
@@ -170,7 +177,7 @@ def _write_generated(pages: Sequence[Page], into: Path) -> None:
     for title, name in {one for text in texts for one in _PICTURE.findall(text)}:
         path = into / "_generated" / "figures" / title / f"{name}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        if title in executed and (figure := _read_figure(executed[title], name)):
+        if title in by_title and (figure := _read_figure(read_results(by_title[title]), name)):
             path.write_text(figure, encoding="utf-8")
 
 
@@ -187,9 +194,9 @@ def _render_parameters(model: type[Parameters]) -> str:
     return write_table(["parameter", "default", "meaning"], lines)
 
 
-def _read_figure(executed: Path, name: str) -> str:
+def _read_figure(notebook: Mapping[str, Any], name: str) -> str:
     """Read a figure out of an executed notebook by its name; empty if it is not there."""
-    for cell in read_notebook(executed)["cells"]:
+    for cell in notebook["cells"]:
         figure = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
         for output in cell.get("outputs", []):
             if figure == name and "image/svg+xml" in output.get("data", {}):
@@ -252,7 +259,7 @@ def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list
         cover = study.cover and Case("reference", study.name, study.cover[0], root)
         if study.cover and cover and cover.title in {case.title for case in cases}:
             copied.append(root / "results" / "reference" / "headline.svg")
-            if figure := _read_figure(cover.result(".ipynb"), study.cover[1]):
+            if figure := _read_figure(read_notebook(cover.result(".ipynb")), study.cover[1]):
                 copied[-1].write_text(figure, encoding="utf-8")
     return copied
 

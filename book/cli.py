@@ -133,11 +133,14 @@ def publish(cases: tuple[str, ...], site: str) -> None:
 @click.argument("name")
 @click.argument("cases", nargs=-1)
 @_site(help="Whose records they are.")
-def submit(name: str, cases: tuple[str, ...], site: str) -> None:
+@click.option("--by", default="", help="Who measured, as the book shall say it. [default: NAME]")
+def submit(name: str, cases: tuple[str, ...], site: str, by: str) -> None:
     """Copy records of CASES to results/submitted/NAME, the folder to send with a pull request."""
     from book import submitted
 
-    say(f"{_short(submitted.submit(name, cases, site))} is what to send: add it in a pull request")
+    say(
+        f"{_short(submitted.submit(name, cases, site, by=by))} is what to send: add it in a pull request"
+    )
 
 
 @click.command()

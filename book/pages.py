@@ -14,7 +14,9 @@ import nbformat
 import pandas as pd
 import yaml
 
-from book.cases import Case, find_damage, list_studies, read_metadata
+from advisors.costs.page_tables import count_run
+from book import foreign
+from book.cases import Case, find_damage, list_studies
 from helpers.benchmark.record import read_records
 from helpers.benchmark.statistics import busy_share, measured
 from helpers.errors import UserError
@@ -134,9 +136,22 @@ def read_notebook(path: Path) -> dict[str, Any]:
     return found
 
 
+def read_results(page: Page) -> dict[str, Any]:
+    """Read the executed notebook of a page; one that is not of the reference may be a stranger's.
+
+    Of such a one the page takes the outputs, without anything live, and all else from `notebooks/`.
+    """
+    executed = read_notebook(page.executed)
+    if page.site == "reference":
+        return executed
+    case = Case(page.site, page.notebook, page.case, page.executed.parents[3])
+    commits = read_records([page.record])["commit"].drop_duplicates()
+    return foreign.rebuild(executed, foreign.find_sources(case.source, commits, case.root))
+
+
 def render_page(page: Page) -> dict[str, Any]:
     """Make the page of a case, in the order of its notebook: its question, whose results, code folded."""
-    notebook = read_notebook(page.executed)
+    notebook = read_results(page)
     cells = notebook["cells"] = [one for one in notebook["cells"] if is_of_case(one, page.case)]
     _suffix_labels(cells, f"{page.notebook}-{page.case}")
     first = cells[0]
@@ -296,18 +311,17 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
         kept, n_cores = measured(rows), json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
         long = kept[kept["real_open_s"] + kept["real_read_s"] > 0.1]  # busy in ticks of 10 ms
         shares = busy_share(long).groupby([long["contender"], long["point"]]).median() / n_cores
-        ran_s = read_metadata(page.executed).get("papermill", {}).get("duration") or math.nan
         lines.append(
             {
                 "case": f"[{title}](/{page.name})" if page.is_shown else title,
+                "rows": f"{{download}}`{len(rows)} </_generated/records/{page.notebook}-{page.case}.csv>`",
+                "commit": escape(str(rows["commit"].iloc[-1])[:7]),
                 "network": escape(", ".join(networks)),
                 "noise (%)": _write(100 * noise),
-                "processors (%)": _write(100 * float(shares.max())),  # of the busiest contender
+                "CPU (%)": _write(100 * float(shares.max())),  # of the busiest contender
                 "waves": _write(float(kept["waves"].min())),
                 "measured": escape(str(rows["started_utc"].max())[:10]).replace("-", "\u2011"),
-                "minutes": _write(ran_s / 60),
-                "commit": escape(str(rows["commit"].iloc[-1])[:7]),
-                "rows": f"{{download}}`{len(rows)} </_generated/records/{page.notebook}-{page.case}.csv>`",
+                "minutes": _write(count_run(rows)["minutes"]),  # of all its sessions
             }
         )
     return pd.DataFrame(lines).sort_values("case", key=lambda names: names.str.strip("["))

@@ -99,6 +99,10 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chapters = [{"file": "method"}, {"file": STUDY, "sections": sections}, {"file": "references"}]
     toc = {"format": "jb-book", "root": "index", "chapters": chapters}
     (root / "_toc.yml").write_text(yaml.safe_dump(toc))
+    (root / "notebooks").mkdir()
+    source = make_notebook()
+    source.cells[1].outputs = []
+    nbformat.write(source, root / "notebooks" / f"{STUDY}.ipynb")
     for case in CASES:
         make_results(root, "reference", case, noise=0.13 if case == "other-region" else 0.03)
     return root
@@ -246,7 +250,8 @@ def test_older_results_are_staged_without_passwords(project: Path) -> None:
     path = make_results(project, "laptop", "wide-area")
     notebook = nbformat.read(path, as_version=4)
     notebook.cells[-1].outputs = [new_output("stream", text=f"at {ADDRESSES[2]}\n")]
-    notebook.cells[-1].source = f"redis_url = {ADDRESSES[0]!r}"
+    tags = {"tags": ["injected-parameters"]}
+    notebook.cells.insert(1, new_code_cell(f"redis_url = {ADDRESSES[0]!r}", metadata=tags))
     nbformat.write(notebook, path)
     record = path.with_suffix(".csv")
     record.write_text(record.read_text().replace("crc32c", f"crc32c at {ADDRESSES[1]}"))
@@ -289,6 +294,10 @@ def built(tmp_path_factory: pytest.TempPathFactory, small: Path) -> Path:
     notebook = nbformat.read(path, as_version=4)
     notebook.cells[1].metadata["mystnb"]["figure"]["caption"] += f"{TAG} `{TAG}`` \\`{TAG}` $`${TAG}$`$ \\{TAG}"  # fmt: skip
     notebook.cells[1].metadata["mystnb"]["image"]["alt"] += TAG
+    notebook.cells[-1].outputs = [
+        new_output("display_data", data={kind: TAG})
+        for kind in ("text/html", "text/markdown", "text/plain", "application/javascript")
+    ] + [new_output("stream", text=TAG)]
     nbformat.write(notebook, path)
     told = {"gain": Finding(verdict=TAG), "rate": Finding(1.0, unit=TAG)}
     write_findings(path.with_suffix(".csv"), told, {"holds": False}, noise=0.01, n_blocks=1)
@@ -305,7 +314,7 @@ def test_what_a_stranger_planted_is_text(built: Path) -> None:
         assert not re.search(r"<script>document|<img src=x|title='planted'</script>", path.read_text()), path  # fmt: skip
     text = (built / "notebooks" / STUDY / "wide-area.html").read_text()
     assert "My CPU &lt;script&gt;document.title=" in text
-    assert ").&lt;script&gt;" in text
+    assert text.count("&lt;script&gt;document.title") > 4, "what it printed is shown"
     download = (
         built.parent / "stage" / "_generated" / "records" / f"{STUDY}-wide-area.csv"
     ).read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -351,8 +352,8 @@ def test_records_are_sent_whole_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
         submitted.submit("ada", [CASE], "laptop", folder=folder)
     write_record(case.result(".csv"), [make_row(), make_row(block=1)])
     into = submitted.submit("ada", [CASE], "laptop", folder=folder)
-    (line,) = submitted.tabulate(folder).to_dict("records")
-    assert (line["by"], line["case"], line["store"]) == ("ada", CASE, "embedded")
+    (line,) = submitted.read_all(folder).lines
+    assert line[:2] == ("ada", CASE) and line[3] == "embedded"
     (into / "more.csv").write_text("a\n")
     with pytest.raises(UserError, match="ada: more.csv is not as"):
         submitted.check(into)
@@ -362,12 +363,85 @@ def test_records_are_sent_whole_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(UserError, match="was changed"):
         submitted.check(into)
     (into / submitted.DIGESTS).write_text("5")
-    with pytest.raises(UserError, match="ada: no sha256.json"):
+    with pytest.raises(UserError, match=r"ada: sha256\.json names no files"):
+        submitted.check(into)
+    (into / submitted.DIGESTS).unlink()
+    with pytest.raises(UserError, match=r"ada: no sha256\.json"):
         submitted.check(into)
     with pytest.raises(UserError, match="allowed: a name"):
         submitted.submit("../ada", [CASE], "laptop")
 
 
+def test_records_are_ours_by_who_measured_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their folder is called."""
+    case = Case("laptop", *CASE.split("/"), tmp_path)
+    monkeypatch.setattr(submitted, "find_case", lambda title, site: case)
+    write_record(case.result(".csv"), [make_row()])
+    folder = tmp_path / "submitted"
+    for name, by in (("ada", ""), ("again", submitted.read_author())):
+        submitted.submit(name, [CASE], "laptop", by=by, folder=folder)
+    sent = submitted.read_all(folder)
+    own, others = (submitted.render(sent, is_own=is_own) for is_own in (True, False))
+    assert own.count(CASE) == others.count(CASE) == 1 and "| ada |" in others
+    assert "Nobody has sent one yet." in submitted.render(submitted.read_all(tmp_path / "no"), is_own=False)  # fmt: skip
+
+
+def replace_with_header(into: Path) -> None:
+    """Leave a record of one header line, with its digest."""
+    record = into / f"{CASE}.csv"
+    record.write_text(record.read_text().partition("\n")[0] + "\n")
+    submitted.write_digests(into)
+
+
+def replace_with_link(into: Path) -> None:
+    """Make the record a link to a device that never ends."""
+    record = into / f"{CASE}.csv"
+    record.unlink()
+    record.symlink_to("/dev/zero")
+
+
+def nest(into: Path, name: str) -> None:
+    """Write JSON that is nested deeper than Python goes, with its digest."""
+    text = '{"a":' * 100_000 + "1" + "}" * 100_000
+    (into / name).write_text(text)
+    if name != submitted.DIGESTS:
+        submitted.write_digests(into)
+
+
+DAMAGES = {
+    "nested": (lambda into: nest(into, submitted.DIGESTS), "sha256.json is nested"),
+    "nested runs": (lambda into: nest(into, f"{CASE}.runs.json"), "in-region.runs.json is nested"),
+    "no row": (replace_with_header, "in-region.csv holds no row"),
+    "device": (replace_with_link, "is no regular file"),
+    "pipe": (lambda into: os.mkfifo(into / "pipe"), "pipe is no regular file"),
+    "list": (lambda into: (into / submitted.DIGESTS).write_text("[1]"), "names no files"),
+    "markup": (lambda into: (into / "<b>.html").write_text("<b>"), "<b>.html is not as sha256"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_folder_that_cannot_be_read_is_left_out_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The others are shown, and a line of plain text says which is not, and why."""
+    case = Case("laptop", *CASE.split("/"), tmp_path)
+    monkeypatch.setattr(submitted, "find_case", lambda title, site: case)
+    write_record(case.result(".csv"), [make_row()])
+    folder = tmp_path / "submitted"
+    for sender in ("ada", "eve"):
+        submitted.submit(sender, [CASE], "laptop", folder=folder)
+    damage, reason = DAMAGES[name]
+    damage(folder / "eve")
+    sent = submitted.read_all(folder)
+    assert [line[0] for line in sent.lines] == ["ada"]
+    (line,) = sent.left_out
+    assert line.startswith("eve: ") and reason in line and line.isprintable()
+    text = submitted.render(sent, is_own=False)
+    assert "Left out: eve" in text and "<b>" not in text
+
+
 def test_what_is_here_was_sent_whole() -> None:
-    """Each folder in the repository is as its command made it; the table refuses another."""
-    assert [*submitted.tabulate()] == ["by", "case", "machine", "store", "measured", "commit"]
+    """Each folder in the repository is as its command made it."""
+    assert submitted.read_all().left_out == []
