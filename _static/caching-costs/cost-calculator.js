@@ -131,13 +131,26 @@
     return high;
   }
 
-  // For the test of parity, which has no page.
-  if (typeof module !== "undefined") module.exports = { OPTIONS, priceOption, listLevers, findBreakEven };
-  if (typeof document === "undefined") return;
-
   const A_NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
   const digits = (value, n) => Number(value.toPrecision(n)).toLocaleString("en-US", { maximumSignificantDigits: n });
   const usd = (value) => digits(value, 3);
+
+  // The cheapest that never shows an old tile comes first; what is cheaper still says how it does.
+  function describeLeast(a, p, data) {
+    const bills = listLevers(a, data.one_processor_gb).flatMap(([lever, at]) =>
+      OPTIONS.map((option) => ({ lever, option, cost: priceOption(at, p, option).usd }))
+    );
+    const findLeast = (some) => some.reduce((best, bill) => (bill.cost < best.cost ? bill : best));
+    const describe = ({ lever, option, cost }) => `${usd(cost)} USD a month on ${lever}, ${data.names[option]}`;
+    const fresh = findLeast(bills.filter(({ option }) => !(option in data.stale)));
+    const least = findLeast(bills);
+    const first = `Never an old tile: ${describe(fresh)}.`;
+    return least.cost < fresh.cost ? `${first} Cheapest: ${describe(least)}, which ${data.stale[least.option]}.` : first;
+  }
+
+  // For the test of parity, which has no page.
+  if (typeof module !== "undefined") module.exports = { OPTIONS, priceOption, listLevers, findBreakEven, describeLeast };
+  if (typeof document === "undefined") return;
 
   function make(tag, attributes, ...children) {
     const node = document.createElement(tag);
@@ -235,10 +248,8 @@
       const differs = all.filter((control) => String(control.read()) !== String(usual()[control.name])).map((control) => [control.name, control.read()]);
       if (set.read() !== data.set) differs.unshift(["price-set", set.read()]);
       history.replaceState(null, "", differs.length ? `#${new URLSearchParams(differs)}` : location.pathname);
-      const best = listLevers(a, data.one_processor_gb).flatMap(([name, at]) => OPTIONS.map((option) => [priceOption(at, p, option).usd, name, option]));
-      const [least, name, option] = best.reduce((one, other) => (other[0] < one[0] ? other : one));
       const { date, region } = data.sets[set.read()];
-      status.textContent = `Least: ${usd(least)} USD a month on ${name}, ${data.names[option]}. Prices of ${date}, ${region}, before discounts.`;
+      status.textContent = `${describeLeast(a, p, data)} Prices of ${date}, ${region}, before discounts.`;
       results.replaceChildren(showLevers(a, p, data), showOptions(a, p, data));
     }
 

@@ -40,6 +40,13 @@ NAMES: Mapping[Option, str] = {
 }
 """What readers call the options."""
 
+STALE: Mapping[Option, str] = {
+    "process": "shows data as they were when its process opened them, until they expire or it restarts",
+    "redis": "shows data as they were when an entry was made, until that expires",
+    "cdn": "keeps a tile, old or wrong, until it expires",
+}
+"""How an option shows old tiles once data change; one that is not here makes each tile anew."""
+
 Billing = Literal["instance", "function"]
 
 ONE_PROCESSOR_GB = 1.769

