@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import re
+import stat
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -38,8 +41,35 @@ def make_private(folder: Path) -> None:
         ) from error
     if os.geteuid() not in (0, found.st_uid):
         raise UserError(f"folder: {folder}: it is another user's; allowed: one of your own")
-    if found.st_mode & 0o022:
+    if is_writable_by_others(found):
         raise UserError(f"folder: {folder}: others may write to it; allowed: a folder of mode 700")
+
+
+def is_writable_by_others(status: os.stat_result) -> bool:
+    """Tell whether users other than the owner and root may write to a file or a folder.
+
+    A group counts for nothing that nobody else is in: many systems make one for each user, with a
+    umask of 002, and volumes of hubs are writable by a group of the container.
+    """
+    if stat.S_ISLNK(status.st_mode):  # its mode means nothing
+        return False
+    by_group = status.st_mode & stat.S_IWGRP and not _is_alone_in(status.st_gid)
+    return bool(status.st_mode & stat.S_IWOTH or by_group)
+
+
+def _is_alone_in(gid: int) -> bool:
+    """Tell whether a group has no member but this user and root.
+
+    Where a directory service lists no users, the group that has the name of the user is the one.
+    """
+    try:
+        user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(gid)
+    except KeyError:
+        return gid == 0
+    users = pwd.getpwall()
+    members = {*group.gr_mem, *(entry.pw_name for entry in users if entry.pw_gid == gid)}
+    is_listed = user in {entry.pw_name for entry in users}
+    return members <= {user, "root"} and (is_listed or group.gr_name == user)
 
 
 def check_name(name: str, what: str = "SITE") -> str:

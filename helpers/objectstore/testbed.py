@@ -36,6 +36,7 @@ from helpers.netem.proxy import Proxy, open_proxy
 from helpers.objectstore.locations import Location, parse_location
 from helpers.objectstore.processes import GRACE_S, start_child
 from helpers.paths import cache_folder, make_private
+from helpers.sealed import check_owner, is_sealed, seal
 
 VERSION = "1.8.0"
 _MODULE = "github.com/versity/versitygw"
@@ -59,15 +60,24 @@ def find_or_build_versitygw() -> Path:
     target = base / "arrays-over-the-wire" / f"versitygw-{VERSION}-{sysconfig.get_platform()}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        if not is_built_from_source(target):
+        check_owner(target.parent)
+        if not _is_there(target):
             _build_once(target)
     except OSError as error:
         raise _not_built(f"{error.filename or target}: {error.strerror}") from error
     return target
 
 
+def _is_there(target: Path) -> bool:
+    """Tell whether the program is as it was built here, from the pinned source."""
+    return is_sealed(target) and is_built_from_source(target)
+
+
 def is_built_from_source(path: Path) -> bool:
-    """Tell whether Go's record in a binary names the pinned version and the sum of its source."""
+    """Tell whether Go's record in a binary names the pinned version and the sum of its source.
+
+    It is a text that anybody could write into a file, so it is asked of a build of our own alone.
+    """
     record = f"mod\t{_MODULE}\tv{VERSION}\t{_SOURCE_SUM}\n".encode()
     return path.is_file() and record in path.read_bytes()
 
@@ -87,7 +97,7 @@ def _build_once(target: Path) -> None:
     """Build next to the target and move the result into place, unless another process has done so."""
     lock = FileLock(target.with_name("versitygw.lock"))  # ends with this process, however that ends
     with lock:
-        if is_built_from_source(target):
+        if _is_there(target):
             return
         for leftover in target.parent.glob(f"{_DRAFT}*"):  # of a build that was killed
             shutil.rmtree(leftover)
@@ -97,6 +107,7 @@ def _build_once(target: Path) -> None:
             if not is_built_from_source(built):
                 raise _not_built(f"the result is not versitygw {VERSION} with sum {_SOURCE_SUM}")
             built.replace(target)
+            seal(target)
         say(f"built versitygw {VERSION} in {time.monotonic() - start_s:.0f} s: {target}", err=True)
 
 

@@ -32,9 +32,10 @@ build() { # SOURCE PREFIX OPTION...
 
 exec 9>"$folder.lock" # a second build waits, and then finds it made
 "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
-[ ! -e "$folder/made" ] || { echo "$folder/bin/python" && exit; }
+made=$("$python" -m helpers.sealed check "$folder") || exit 1 # others may write there: said in a line
+[ "$made" = no ] || { echo "$folder/bin/python" && exit; }
 work=$(mktemp -d "$folder.XXXXXX")
-trap '[ -e "$folder/made" ] || rm -rf "$folder"; rm -rf "$work"' EXIT
+trap '[ $made = yes ] || rm -rf "$folder"; rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 for tool in cargo cc c++ make; do command -v $tool >/dev/null || fail "missing: $tool"; done
 echo "building HDF5 with ROS3, and an h5py over it, once: some 20 minutes on 2 free cores" >&2
@@ -61,5 +62,6 @@ build "$work/crates/$crate/ext/hdf5" "$folder" -DCMAKE_PREFIX_PATH="$work/aws" -
 export HDF5_DIR="$folder" H5PY_ROS3=1
 install h5py
 step "$folder/bin/python" -c 'import h5py; assert h5py.h5.get_config().ros3, "error: it has no ROS3"'
-touch "$folder/made"
+"$python" -m helpers.sealed seal "$folder"
+made=yes
 echo "$folder/bin/python"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from helpers.errors import UserError
 from helpers.objectstore.locations import Location
 from helpers.paths import cache_folder
+from helpers.sealed import is_sealed, read_seal
 
 NAMED = "ARRAYS_ROS3"
 ABSENT = (
@@ -35,7 +36,14 @@ def find_python() -> str:
     if (named := os.environ.get(NAMED)) or h5py.h5.get_config().ros3:
         return named or sys.executable
     built = cache_folder().absolute() / "ros3"
-    return str(built / "bin" / "python") if (built / "made").exists() else ""
+    record = read_seal(built)
+    return str(built / "bin" / "python") if record and _is_as_built(built, record) else ""
+
+
+@cache
+def _is_as_built(folder: Path, _record: str) -> bool:
+    """Tell whether the build is as it was sealed, which is not looked at again within a measurement."""
+    return is_sealed(folder)
 
 
 class Ros3:

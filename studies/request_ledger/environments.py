@@ -15,6 +15,7 @@ from filelock import FileLock
 
 from helpers.errors import UserError
 from helpers.paths import cache_folder
+from helpers.sealed import check_owner, is_sealed, seal
 
 LISTED = Path(__file__).with_name("environments.yaml")
 HERE = "here"
@@ -70,15 +71,17 @@ def make_environment(environment: Environment) -> Path:
         return Path(sys.executable)
     folder = environment.folder
     folder.mkdir(parents=True, exist_ok=True)
-    python, done = folder / "venv" / "bin" / "python", folder / "done"
+    check_owner(folder)
+    venv = folder / "venv"
+    python = venv / "bin" / "python"
     with FileLock(folder / "lock"):
-        if not done.exists():
+        if not is_sealed(venv):
             # uv finds what pyenv selects, and not what else it has
             kept = sorted(Path.home().glob(f".pyenv/versions/{environment.python}.*/bin/python"))
             wanted = kept[-1] if kept else environment.python
             day = f"{environment.until}T23:59:59Z"
             try:
-                _uv("venv", "--clear", "--python", wanted, folder / "venv")
+                _uv("venv", "--clear", "--python", wanted, venv)
                 _uv(
                     "pip",
                     "install",
@@ -91,7 +94,7 @@ def make_environment(environment: Environment) -> Path:
             except subprocess.CalledProcessError as error:
                 told = " ".join(error.stderr.split())[-300:]
                 raise UserError(f"{environment.name}: cannot be installed: {told}") from error
-            done.touch()
+            seal(venv)
     return python
 
 

@@ -357,14 +357,30 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_lies_on_path_is_not_believed(place: Path) -> None:
-    """A program that only says that it is versitygw is not used, on PATH or in the cache."""
-    liar = f"echo 'Version  : {VERSION}'"
+NAME = f"versitygw-{VERSION}-{servers.sysconfig.get_platform()}"
+
+
+@pytest.mark.parametrize("record", ["", RECORD])
+def test_what_lies_on_path_is_not_believed(record: str, place: Path) -> None:
+    """A program that says that it is versitygw, or holds Go's record of it, is not used, on PATH or in the cache."""
+    liar = f"echo 'Version  : {VERSION}'\nexit 0\n{record}"
     write_program(place / "bin" / "versitygw", liar)
-    name = f"versitygw-{VERSION}-{servers.sysconfig.get_platform()}"
-    cached = write_program(place / "cache" / "arrays-over-the-wire" / name, liar)
+    cached = write_program(place / "cache" / "arrays-over-the-wire" / NAME, liar)
     write_go(place / "bin", install=INSTALLS)
     assert find_or_build_versitygw() == cached and is_built_from_source(cached)
+    assert len((place / "bin" / "calls").read_text().splitlines()) == 1
+    assert find_or_build_versitygw() == cached
+    assert len((place / "bin" / "calls").read_text().splitlines()) == 1
+
+
+def test_a_cache_that_others_write_to_is_refused(place: Path) -> None:
+    """What lies there may be anybody's, and is not run; nor is anything built there."""
+    write_go(place / "bin", install=INSTALLS)
+    cached = find_or_build_versitygw()
+    cached.parent.chmod(0o777)
+    with pytest.raises(UserError, match=rf"^cache: {cached.parent}: may be written to by others"):
+        find_or_build_versitygw()
+    assert len((place / "bin" / "calls").read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -420,4 +436,4 @@ def test_builders_at_the_same_time_build_once(place: Path) -> None:
     [call] = calls.read_text().splitlines()
     assert call.endswith(f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}")
     left = {path.name for path in (place / "cache" / "arrays-over-the-wire").iterdir()}
-    assert left == {Path(answer).name, "versitygw.lock"}
+    assert left == {NAME, f"{NAME}.sha256", "versitygw.lock"} and Path(answer).name == NAME

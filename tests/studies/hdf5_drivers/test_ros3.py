@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from helpers.errors import UserError
+from helpers.sealed import seal
 from studies.hdf5_drivers import drivers, ros3
 
 SCRIPT = Path(ros3.__file__).with_name("build_ros3.sh")
@@ -27,9 +28,15 @@ def test_what_is_absent_is_left_out_with_the_reason(
     reads = ["ros3-none on original", "fsspec-none on original"]
     assert drivers.find_absent(reads) == {reads[0]: ros3.ABSENT}
     assert "`make ros3`" in ros3.ABSENT and "\n" not in ros3.ABSENT
-    (tmp_path / "ros3" / "made").touch()
+    (tmp_path / "ros3" / "bin" / "python").touch()
+    assert drivers.find_absent(reads)  # a build that was killed
+    seal(tmp_path / "ros3")
     assert not drivers.find_absent(reads)
     assert ros3.find_python() == str(tmp_path / "ros3" / "bin" / "python")
+    ros3._is_as_built.cache_clear()
+    (tmp_path / "ros3").chmod(0o777)
+    with pytest.raises(UserError, match="^cache: .*by others"):  # nobody knows who put it there
+        ros3.find_python()
     monkeypatch.setenv(ros3.NAMED, "/a/python")
     assert ros3.find_python() == "/a/python"
 

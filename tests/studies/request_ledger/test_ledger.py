@@ -15,7 +15,7 @@ from helpers.errors import UserError
 from helpers.models.transfer import Request
 from helpers.netem.profiles import get_profile
 from helpers.objectstore.testbed import Server, Testbed
-from studies.request_ledger import client_process, findings, gcs, written
+from studies.request_ledger import client_process, environments, findings, gcs, written
 from studies.request_ledger.environments import (
     HERE,
     Environment,
@@ -105,6 +105,33 @@ def test_a_version_that_does_not_exist_is_said(
     absent = Environment("zarr 0.0.99", ("zarr-s3fs",), ("zarr==0.0.99",), "2026-01-01", "3.12")
     with pytest.raises(UserError, match=r"^zarr 0\.0\.99: cannot be installed: [^\n]*$"):
         make_environment(absent)
+
+
+def test_an_environment_that_was_changed_is_made_anew_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is run as this user: it is as it was made, in a folder that nobody else may write to."""
+    monkeypatch.setenv("ARRAYS_CACHE", os.fspath(tmp_path))
+    calls: list[tuple[object, ...]] = []
+
+    def stand_in(*arguments: object) -> None:
+        calls.append(arguments)
+        program = Path(str(arguments[-1])) / "bin" / "python"
+        if arguments[0] == "venv":
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.write_text("as made")
+
+    monkeypatch.setattr(environments, "_uv", stand_in)
+    environment = Environment("zarr 3.1.0", ("zarr-s3fs",), ("zarr==3.1.0",), "2026-01-01", "3.12")
+    python = make_environment(environment)
+    assert make_environment(environment) == python and len(calls) == 2
+    python.write_text("changed")
+    assert make_environment(environment).read_text() == "as made" and len(calls) == 4
+    environment.folder.chmod(0o777)
+    with pytest.raises(
+        UserError, match=f"^cache: {environment.folder}: may be written to by others"
+    ):
+        make_environment(environment)
 
 
 def test_a_checksum_is_of_the_values_and_not_of_their_axes() -> None:
