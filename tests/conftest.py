@@ -61,7 +61,7 @@ class SkippedTests:
 
 def pytest_configure(config: pytest.Config) -> None:
     """List what is skipped; of several processes that of the terminal alone does."""
-    if not hasattr(config, "workerinput"):
+    if config.pluginmanager.has_plugin("cacheprovider") and not hasattr(config, "workerinput"):
         assert config.cache is not None
         config.pluginmanager.register(SkippedTests(config.cache))
 
