@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from helpers.benchmark.contender import CheckError, Steps
+from helpers.benchmark.provenance import installed
 from studies.flipped_bytes.protection import FORMATS, Array, Shape
 
 Ended = Literal["right", "refused", "silent", "crashed"]
@@ -105,6 +106,10 @@ class FlippedRead(Steps):
         """Return what a comparison has to declare."""
         checksum = FORMATS[self.name].checksum or "none"
         return {"checksum": checksum, "cache_state": "files in the page cache"}
+
+    def versions(self) -> Mapping[str, str]:
+        """Look up the versions of the extras that read the format, imported by now or not."""
+        return installed(FORMATS[self.name].packages)
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes that are read, and those of one copy's files."""

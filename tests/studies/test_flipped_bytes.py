@@ -51,6 +51,7 @@ def test_readers_without_a_checksum_return_wrong_values(name: str, tmp_path: Pat
         with workload.flipped(steps.folder, np.random.default_rng(seed)):
             ended.append(workload.read_flipped(name, steps.folder, workload.sum_values(ARRAY)))
     assert "silent" in ended
+    assert steps.versions().keys() == {*FORMATS[name].packages}
 
 
 def test_a_format_without_its_package_is_refused_at_the_door(
