@@ -360,7 +360,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 NAME = f"versitygw-{VERSION}-{servers.sysconfig.get_platform()}"
 
 
-@pytest.mark.parametrize("record", ["", RECORD])
+@pytest.mark.parametrize("record", ["", RECORD], ids=["says it", "holds the record"])
 def test_what_lies_on_path_is_not_believed(record: str, place: Path) -> None:
     """A program that says that it is versitygw, or holds Go's record of it, is not used, on PATH or in the cache."""
     liar = f"echo 'Version  : {VERSION}'\nexit 0\n{record}"
