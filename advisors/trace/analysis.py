@@ -30,14 +30,13 @@ _FLOWS = 0.7  # of the rate of a stream that several have at once, below which t
 def kind_of(row: TracedRequest) -> str:
     """Name what a request is for, as far as its method, path and answer tell."""
     is_ranged = row.range_nbytes is not None
-    return _find_kind(
-        row.host, row.method, row.status, row.key, row.range_start is not None, is_ranged
-    )
+    is_listing = row.is_listing or (row.key.endswith("/") and row.range_start is None)
+    return _find_kind(row.host, row.method, row.status, row.key, is_listing, is_ranged)
 
 
 @lru_cache(maxsize=2**18)
 def _find_kind(
-    host: str, method: str, status: int, key: str, has_start: bool, is_ranged: bool
+    host: str, method: str, status: int, key: str, is_listing: bool, is_ranged: bool
 ) -> str:
     name = key.rpartition("/")[2]
     if host.partition(":")[0] in METADATA_SERVICES:
@@ -48,7 +47,7 @@ def _find_kind(
         return "probe"
     if method == "HEAD":
         return "HEAD"
-    if not has_start and (not name or (key.count("/") == 1 and "." not in name)):
+    if is_listing:
         return "listing"
     if name in _METADATA:
         return "metadata"

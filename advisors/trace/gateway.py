@@ -32,7 +32,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import psutil
 
-from advisors.trace.rows import TOKEN, TracedRequest, Tunnel
+from advisors.trace.rows import TOKEN, TracedRequest, Tunnel, is_listing
 from helpers.errors import tell_refusal
 from helpers.netem.certificates import Authority, find_bundles, write_bundle
 from helpers.netem.exchange import BodyTransfer, Emulation, Exchange, Pipe, Upstream
@@ -452,6 +452,7 @@ class Connection:
         row = TracedRequest(link.time.now_s(), connection=self._number, is_first=is_first)
         row.method, row.key = request.first[0].decode("ascii"), key_of(request.first[1])
         row.range_start, row.range_nbytes = range_of(request, None)
+        row.is_listing = is_listing(request.first[1])
         row.host, row.scheme = self._place, self._scheme
         row.pid, row.process = self._pid, self._name
         agent = _PRODUCT.search(request.fields.get(b"user-agent", b"").decode("latin-1"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,22 @@ METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.intern
 
 TOKEN = "WIRE_TRACE"  # noqa: S105
 """Variable by which processes of the program are known."""
+
+
+_ASKS_FOR_NAMES = re.compile(
+    rb"[?&](list-type=|prefix=|delimiter=|marker=|max-keys=|comp=list\b)", re.IGNORECASE
+)
+
+
+def is_listing(target: bytes) -> bool:
+    """Tell whether a request's target asks a store for names, by what its query has.
+
+    Examples
+    --------
+    >>> is_listing(b"/bucket?list-type=2&prefix=a"), is_listing(b"/object"), is_listing(b"/o?sig=x")
+    (True, False, False)
+    """
+    return bool(_ASKS_FOR_NAMES.search(target))
 
 
 @dataclass(slots=True)
@@ -29,6 +46,7 @@ class TracedRequest(Request):
     sent_nbytes: int = 0  # bytes of the body that the request brought
     handshake_s: float = 0.0  # set-up of the connection to the store, of the first request on it
     client_blocked_s: float = 0.0  # of the body: waiting for the program to take them
+    is_listing: bool = False  # whether its query asks for names of objects
 
 
 @dataclass(slots=True)
