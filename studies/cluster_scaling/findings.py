@@ -104,6 +104,16 @@ def compare_gain(rows: pd.DataFrame, name: str, *, control: str) -> Comparison:
     return dataclasses.replace(found, verdict=turned.get(found.verdict, found.verdict))
 
 
+def compare_growth(rows: pd.DataFrame, name: str, fewest: int, most: int) -> Interval:
+    """Compute the growth of a reader over that of raw reads, from the fewest workers to the most.
+
+    `rows` have the share of the ceiling, as `statistics.add_throughputs` computes it in each block.
+    """
+    part = rows[rows["contender"] == name]
+    growth = statistics.paired_ratio(part, most, fewest, by="n_workers", value="share_of_ceiling")
+    return dataclasses.replace(growth, quantity=f"growth of {name} over that of raw reads")
+
+
 def tabulate_fit(
     rows: pd.DataFrame, n_chunks: Mapping[int, int], *, slots: int, sizes: list[int]
 ) -> pd.DataFrame:

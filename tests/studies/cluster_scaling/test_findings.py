@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from helpers.arrays.stores import StoredArray
-from helpers.benchmark.statistics import Comparison, Interval, judge_gain
+from helpers.benchmark.statistics import Comparison, Interval, add_throughputs, judge_gain
 from helpers.errors import UserError
 from helpers.objectstore.locations import parse_location
 from studies.cluster_scaling import findings
@@ -111,6 +111,17 @@ def test_busy_processors_are_a_share_of_all() -> None:
     busy = findings.measure_busy(rows)
     assert busy[findings.NETCDF, 2] == pytest.approx(75) and len(busy) == 4
     assert findings.measure_busy(rows.assign(trace="{}")).isna().all()
+
+
+def test_growth_is_told_next_to_that_of_raw_reads() -> None:
+    """A reader that grows twofold where raw reads grow fourfold has half of their growth."""
+    rows = make_rows().query(f"contender == '{findings.NETCDF}'").assign(case="in-region")
+    raw = rows.assign(contender="raw", is_ceiling=True)
+    raw["read_s"] = rows["read_s"] / rows["n_workers"]
+    found = findings.compare_growth(
+        add_throughputs(pd.concat([rows, raw], ignore_index=True)), findings.NETCDF, 1, 2
+    )
+    assert found.centre == pytest.approx(0.5) and found.n == 3
 
 
 def test_a_reader_is_judged_by_its_own_gain() -> None:
