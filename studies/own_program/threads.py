@@ -104,17 +104,48 @@ def trace_all() -> pd.DataFrame:
             return pd.DataFrame([line for thread in listed["threads"] for line in trace_thread(thread, listed, far)])  # fmt: skip
 
 
-def write_threads() -> str:
-    """Write the threads as a table for the page: what was slow, what the trace says, what the change did."""
-    lines = []
-    for _, part in pd.read_csv(RECORD, keep_default_na=False).groupby("thread", sort=False):
+SAME = 0.05
+"""Share by which two times of three runs each may differ and still be called about the same."""
+
+
+def compare_whole(before_s: float, after_s: float) -> str:
+    """Describe what a change did to the time of the whole program.
+
+    Examples
+    --------
+    >>> compare_whole(20.0, 8.0), compare_whole(5.49, 5.48), compare_whole(6.2, 7.4)
+    ('2.5x faster', 'about the same', '1.2x slower')
+    """
+    if max(before_s, after_s) <= (1 + SAME) * min(before_s, after_s):
+        return "about the same"
+    if after_s < before_s:
+        return f"{before_s / after_s:.2g}x faster"
+    return f"{after_s / before_s:.2g}x slower"
+
+
+def write_threads(record: Path = RECORD) -> str:
+    """Write the threads as a table for the page: what was slow, what the trace says, what the change did.
+
+    Below it stands how many of the whole programs the change made faster.
+    """
+    lines, whole = [], []
+    for _, part in pd.read_csv(record, keep_default_na=False).groupby("thread", sort=False):
         was, then = (line for _, line in part.iterrows())
         predicted = f"{'at least ' if was['is_bound'] else ''}{was['predicted_s']:.2g}" if was["cause"] else ""  # fmt: skip
         pairs = (f"{was[name]:.3g} → {then[name]:.3g}" for name in ("n_requests", "n_waits", "moved_mb"))  # fmt: skip
-        took = f"{was['waiting_s']:.2g} → {then['waiting_s']:.2g}"
-        lines.append([f"[{was['thread']}]({was['url']}): {was['slow']}", was["cause"], then["state"], *pairs, took, predicted])  # fmt: skip
-    heads = ["thread", "first cause", "what helped", "requests", "waits", "MB", "s waiting", "predicted"]  # fmt: skip
-    return write_table(heads, lines)
+        waited = f"{was['waiting_s']:.2g} → {then['waiting_s']:.2g}"
+        took = f"{was['wall_s']:.3g} → {then['wall_s']:.3g}"
+        whole.append(compare_whole(was["wall_s"], then["wall_s"]))
+        link = f"[{was['thread']}]({was['url']}): {was['slow']}"
+        lines.append([link, was["cause"], then["state"], *pairs, waited, predicted, took, whole[-1]])  # fmt: skip
+    heads = ["thread", "first cause", "what helped", "requests", "waits", "MB", "s waiting", "s waiting, predicted", "s of the whole program", "whole program"]  # fmt: skip
+    n_faster, n_slower = (sum(text.endswith(how) for text in whole) for how in ("faster", "slower"))
+    n_same = len(whole) - n_faster - n_slower
+    return (
+        f"{write_table(heads, lines)}\n"
+        f"With the change {n_faster} of {len(whole)} whole programs ran faster, {n_same} took about"
+        f" the same time (within {100 * SAME:.0f} %), and {n_slower} ran slower.\n"
+    )
 
 
 if __name__ == "__main__":

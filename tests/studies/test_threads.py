@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 import pandas as pd
 import yaml
@@ -42,4 +43,14 @@ def test_the_table_has_a_line_a_thread() -> None:
     """What the page includes names each thread once, and before and after of each."""
     lines = [line for line in threads.write_threads().splitlines() if "→" in line]
     assert [next(name for name in NAMES if f"[{name}]" in line) for line in lines] == NAMES
-    assert all(line.count("→") == 4 for line in lines)
+    assert all(line.count("→") == 5 for line in lines)
+
+
+def test_a_program_that_the_change_makes_slower_is_called_slower(tmp_path: Path) -> None:
+    """Less waiting does not make up for a whole program that takes longer: both times are shown."""
+    rows = pd.read_csv(threads.RECORD, keep_default_na=False).head(2)
+    rows["waiting_s"], rows["wall_s"] = [4.0, 1.0], [10.0, 15.0]
+    rows.to_csv(tmp_path / "threads.csv", index=False)
+    text = threads.write_threads(tmp_path / "threads.csv")
+    assert "| 4 → 1 |" in text and "| 10 → 15 | 1.5x slower |" in text
+    assert "0 of 1 whole programs ran faster" in text and "1 ran slower" in text
