@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 import shutil
 import sys
@@ -36,6 +37,9 @@ SETTINGS = {
     "no_metadata_service": ("AWS_EC2_METADATA_DISABLED", "{}"),
 }
 """What `--try` can set, and the variable that brings it to the library; a variable in capitals is set as it is."""
+
+DEFAULTS = {"max_concurrency": "10", "cache": "readahead", "block_size": "52428800", "pool": "10", "concurrency": "10"}  # fmt: skip
+"""What s3fs, botocore and Zarr do without a setting: to try it changes nothing."""
 
 _MAXIMA = ("requests", "mb", "waits")
 _TRY_S, _MOST_PAIRS, _LEAST_PAIRS = 120.0, 6, 2
@@ -97,6 +101,7 @@ def trace(
             f"wire trace: {cut(command[0])!r} is not found; allowed: a program on PATH, or its path"
         )
     maxima, environment, network = read_maxima(most), read_setting(tried), _network(on)
+    refuse_default(tried, environment)
     claim(out)
     from advisors.trace import findings, launch, stored
 
@@ -199,7 +204,17 @@ def read_setting(text: str) -> dict[str, str]:
     variable, form = SETTINGS.get(name, (name, "{}"))
     if (is_number := ":d" in form) and not (value.isdecimal() and len(value) < 16):
         raise UserError(f"--try {cut(text)!r}; allowed: {name}=NUMBER, a whole one")
-    return {variable: form.format(int(value) if is_number else value)}
+    found = {variable: form.format(int(value) if is_number else value)}
+    if name == "concurrency" and int(value) > int(DEFAULTS["pool"]):  # of Zarr over s3fs
+        found |= read_setting(f"pool={value}")
+    return found
+
+
+def refuse_default(text: str, environment: Mapping[str, str]) -> None:
+    """Refuse to try what a library does anyway, unless a variable of the user's says otherwise."""
+    name, _, value = text.partition("=")
+    if DEFAULTS.get(name) == value.lstrip("0") and not {*environment} & {*os.environ}:
+        raise UserError(f"--try {cut(text)!r}: is the default; allowed: another value of {name}")
 
 
 def claim(out: Path) -> None:
@@ -226,9 +241,11 @@ def measure(
     """
     import numpy as np
 
-    from advisors.trace import launch
+    from advisors.trace import findings, launch
     from helpers.benchmark.statistics import ratio_interval
 
+    if reason := findings.explain_no_effect(first, setting):
+        return [reason]
     began_s, before = time.monotonic(), [first]
     after: list[Run] = []
     while len(after) < _LEAST_PAIRS or (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite
@@ -60,11 +60,13 @@ class Finding:
     count: int
     evidence: str
     line: str  # that changes it
-    gain: float  # of the whole program, times as fast; 0 where the result is wrong, not late
+    # of the whole program, times as fast; 0 where the result is wrong, and where only reading less helps
+    gain: float
     seconds: float  # of the whole program, predicted
-    is_bound: bool  # whether it gains so much at most, for the trace does not tell
+    is_bound: bool  # whether the trace does not show enough for one number: the gain may be lower
     setting: str  # of `--try`, or nothing
     see: str  # address in the book
+    least_gain: float = 0.0  # where the gain may be lower; 0 where it is so much at most
 
 
 def _drop(trace: Trace, places: Sequence[int], evidence: str, *, n_kept: int = 0) -> Cause | None:
@@ -103,7 +105,7 @@ def _looks(trace: Trace) -> Cause | None:
             if row.method == "HEAD" and row.status < 300 and following.method == "GET":
                 dropped.append(i)
     n_get = len(trace.places(lambda row: row.method == "GET"))
-    told = f"before {len(dropped)} of {n_get} GETs the size of the object was asked"
+    told = f"before {len(dropped)} of {n_get} GETs a HEAD asked for the size of the object"
     return _drop(trace, dropped, told)
 
 
@@ -230,7 +232,7 @@ def _far(trace: Trace) -> Cause | None:
     round_trip_s = min(round_trip_s, trace.seen.first_byte_median_s)
     if round_trip_s < max(_FAR_S, 0.4 * trace.seen.first_byte_median_s):
         return None
-    told = f"a round trip takes {1000 * round_trip_s:.0f} of the {1000 * trace.seen.first_byte_median_s:.0f} ms to the first byte: the store is far away"
+    told = f"a round trip takes {1000 * round_trip_s:.0f} of the {1000 * trace.seen.first_byte_median_s:.0f} ms of latency: the store is far away"
     edit = Edit(trace.keep(), less_s=round_trip_s, is_connected=True)
     return Cause(range(len(trace.rows)), told, edit)
 
@@ -269,7 +271,7 @@ def _few(trace: Trace) -> Cause | None:
     mean = sum(row.end_s - row.start_s for row in rows) / span_s
     if mean < _BUSY * n_in_flight:
         return None
-    told = f"{len(places)} requests for data, never more than {n_in_flight} in flight, {mean:.1f} in the mean"
+    told = f"{len(places)} requests for data, never more than {n_in_flight} concurrent, {mean:.1f} in the mean"
     free = frozenset(trace.places(lambda row: is_data(row) or row.method == "HEAD"))
     return Cause(places, told, Edit(trace.keep(), free, _MORE_IN_FLIGHT))
 
@@ -329,23 +331,116 @@ _FINDERS: dict[str, Callable[[Trace], Cause | None]] = {
 }
 
 
-@cache
-def _known() -> dict[str, Any]:
-    """Read what is said of each cause."""
-    return dict(yaml.safe_load(Path(__file__).with_name("causes.yaml").read_text(encoding="utf-8")))
-
-
 _CLIENTS = {
-    "obstore": "object_store", "s3fs": "otocore", "requests": "python-requests", "gdal": "gdal",
-}  # fmt: skip
+    "s3fs": ("aiobotocore/",),
+    "boto3": ("boto3/", "botocore/"),
+    "obstore": ("object_store/", "obstore/"),
+    "requests": ("python-requests/", "python-urllib3/"),
+    "httpx": ("python-httpx/",),
+    "aiohttp": ("aiohttp/",),
+    "gdal": ("gdal/",),
+    "duckdb": ("duckdb/",),
+    "tensorstore": ("tensorstore/",),
+    "arrow": ("aws-sdk-cpp/", "arrow/"),
+    "hdf5": ("libhdf5/", "hdf5/"),
+    "curl": ("curl/",),
+    "go": ("go-http-client/", "aws-sdk-go", "minio", "rclone/"),
+}
+"""Clients by how their user agent begins, in small letters."""
+
+_ZARR_READS_WITH = ("s3fs", "obstore", "aiohttp", "")
+_ACTS_ON = {
+    "max_concurrency": ("s3fs",),
+    "cache": ("s3fs",),
+    "block_size": ("s3fs",),
+    "pool": ("s3fs",),
+    "concurrency": ("s3fs", "obstore", "aiohttp"),
+    "gap": ("s3fs", "obstore", "aiohttp"),
+    "readdir": ("gdal",),
+}
+"""Clients that settings of `--try` act on; the others act on any."""
 
 
-def client_of(rows: Sequence[TracedRequest]) -> str:
-    """Name the client of most requests, as far as their user agent tells."""
-    known = Counter(
-        name for row in rows for name, part in _CLIENTS.items() if part in row.user_agent.lower()
-    )
-    return known.most_common(1)[0][0] if known else ""
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What changes a cause, in the words of a client."""
+
+    do: str
+    setting: str = ""  # of `--try`, where it acts on this client
+
+
+@dataclass(frozen=True, slots=True)
+class CauseText:
+    """What a user reads of a cause, whatever was seen of it."""
+
+    title: str
+    see: str  # address in the book
+    neutral: Remedy  # for a client that is not known
+    clients: Mapping[str, Remedy]
+    rank: int = 1
+    least: int = _FEW
+    is_bound: bool = False
+
+    def remedy_for(self, names: Iterable[str]) -> Remedy:
+        """Return the remedy in the words of the first of some clients that has its own."""
+        return next((self.clients[name] for name in names if name in self.clients), self.neutral)
+
+
+@cache
+def read_causes() -> Mapping[str, CauseText]:
+    """Read what is reported of each cause; one that is not complete is refused.
+
+    Raises
+    ------
+    ValueError
+        If a cause has no finder or no text, or names a client that nobody has.
+    """
+    path = Path(__file__).with_name("causes.yaml")
+    table = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if {*table} != {*_FINDERS}:
+        raise ValueError(f"{path.name}: {sorted({*table} ^ {*_FINDERS})}; allowed: every cause")
+    return {name: _read_cause(name, dict(entry)) for name, entry in table.items()}
+
+
+def _read_cause(name: str, entry: dict[str, Any]) -> CauseText:
+    clients = {
+        client: Remedy(told["do"], told.get("try", ""))
+        for client, told in entry.pop("clients", {}).items()
+    }
+    if odd := sorted({*clients} - {*_CLIENTS, "zarr"}):
+        raise ValueError(f"{name}: {odd[0]}; allowed: {', '.join([*_CLIENTS, 'zarr'])}")
+    neutral, is_bound = Remedy(entry.pop("do")), entry.pop("bound", False)
+    return CauseText(neutral=neutral, clients=clients, is_bound=is_bound, **entry)
+
+
+def client_of(user_agent: str) -> str:
+    """Name a client by its user agent; nothing where it is not known."""
+    small = user_agent.lower()
+    return next((name for name, begins in _CLIENTS.items() if small.startswith(begins)), "")
+
+
+def find_clients(rows: Sequence[TracedRequest]) -> list[str]:
+    """Name the client of most requests, and before it Zarr where most are for its objects."""
+    agents = Counter(row.user_agent for row in rows)
+    counts = Counter[str]()
+    for agent, number in agents.items():
+        counts[client_of(agent)] += number
+    client = counts.most_common(1)[0][0] if counts else ""
+    n_zarr = sum(analysis.is_chunk(row) or is_metadata(row) for row in rows)
+    is_zarr = client in _ZARR_READS_WITH and n_zarr > len(rows) / 2
+    return [*(["zarr"] if is_zarr else []), client]
+
+
+def explain_no_effect(run: Run, setting: str) -> str:
+    """Explain in a line why a setting of `--try` can change nothing; nothing where it may.
+
+    A client that gives no name, or one that is not known, may be any.
+    """
+    wanted = _ACTS_ON.get(setting.partition("=")[0], ())
+    seen = {client_of(agent) for agent in {row.user_agent for row in run.rows}}
+    if not wanted or not seen or seen & {*wanted, ""}:
+        return ""
+    return f"--try {setting} is not measured: it acts on {' and '.join(wanted)}, and the requests are of {', '.join(sorted(seen))}"
 
 
 def find(run: Run, on: Network | None = None) -> list[Finding]:
@@ -364,30 +459,32 @@ def find_causes(trace: Trace) -> list[Finding]:
     likely, least = _bounds(trace)
     found = list[tuple[int, Finding]]()
     for name, finder in _FINDERS.items():
-        cause, known = finder(trace), _known()[name]
-        if cause is None or len(cause.rows) < known.get("least", _FEW):
+        cause, text = finder(trace), read_causes()[name]
+        if cause is None or len(cause.rows) < text.least:
             continue
         wall_s, after_s = _predict(trace, cause, likely)
         after_least_s = _predict(trace, cause, least)[1]
-        rank, asking_s = known.get("rank", 1), wall_s - trace.time["start"]
+        rank, asking_s = text.rank, wall_s - trace.time["start"]
         if rank and wall_s - after_s < max(_LEAST_S, asking_s * (1 - 1 / WORTH)):
             continue
-        client = client_of([trace.rows[i] for i in cause.rows] or trace.rows)
-        told = known.get("clients", {}).get(client, known)
-        is_bound = cause.edit is None or "bound" in known or after_least_s > _SURE * after_s
-        if is_bound:  # at most so much, were what the trace does not show no limit at all
+        remedy = text.remedy_for(find_clients([trace.rows[i] for i in cause.rows] or trace.rows))
+        is_most = cause.edit is None or text.is_bound
+        is_bound = is_most or after_least_s > _SURE * after_s
+        if is_bound:  # were what the trace does not show no limit at all
             after_s = _predict(trace, cause, trace.seen)[1]
+        has_gain = rank == 1  # none of a wrong result, nor where nothing but reading less helps
         one = Finding(
             name=name,
-            title=known["title"],
+            title=text.title,
             count=len(cause.rows),
             evidence=cause.evidence,
-            line=told["do"],
-            gain=wall_s / after_s if rank else 0.0,
+            line=remedy.do,
+            gain=wall_s / after_s if has_gain else 0.0,
             seconds=after_s,
             is_bound=is_bound,
-            setting=told.get("try", ""),
-            see=known["see"],
+            setting=remedy.setting,
+            see=text.see,
+            least_gain=wall_s / max(after_least_s, after_s) if has_gain and not is_most else 0.0,
         )
         found.append((rank, one))
 
@@ -452,6 +549,8 @@ class Report:
     findings: list[Finding]
     not_seen: list[str]
     notes: list[str] = field(default_factory=list)  # on how far the findings reach
+    # answers from 400 on, and requests without one, by status
+    refused: dict[int, int] = field(default_factory=dict)
 
 
 WITHIN_S = 8.0
@@ -513,6 +612,11 @@ def _list(run: Run, name: str) -> Report:
         predicted_s=run.wall_s,
         findings=[],
         not_seen=[*past, *tunnels, *run.remarks],
+        refused=dict(
+            Counter(
+                row.status for row in run.rows if row.status >= 400 or not row.status
+            ).most_common()
+        ),
     )
 
 

@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 from html import escape
+from http import HTTPStatus
 
 from advisors.trace.analysis import kind_of
 from advisors.trace.findings import N_PRINTED, Finding, Report
@@ -14,8 +15,8 @@ from helpers.errors import cut, printable, write_bytes
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
 _TIME = {
-    "start": "before the first request", "connections": "setting up connections", "first bytes": "waiting for first bytes",
-    "bodies": "receiving", "client": "the client cannot keep up", "processor": "processor",
+    "start": "before the first request", "connections": "setting up connections", "first bytes": "latency",
+    "bodies": "receiving", "client": "the client cannot keep up", "processor": "CPU",
     "idle": "idle",
 }  # fmt: skip
 _LIMIT = 0.5  # share of a processor from which on the gateway may be what is waited for
@@ -45,7 +46,7 @@ def _render(report: Report, command: Sequence[str]) -> Iterator[str]:
 def _summarise(report: Report) -> Iterator[str]:
     """Say what was asked for and what it took, without causes."""
     if report.gateway_share > _LIMIT:
-        yield f"the gateway had a processor for {_percent(report.gateway_share)} of the time: it may be the limit"
+        yield f"the gateway used a CPU for {_percent(report.gateway_share)} of the time: it may be the limit"
     if not report.n_requests:
         yield f"no request was seen in {_seconds(report.wall_s)}, exit code {report.exit_code}"
         return
@@ -65,11 +66,23 @@ def _summarise(report: Report) -> Iterator[str]:
     shares = [f"{share} {_TIME[what]}" for what, share in _shares(report).items() if share != "0 %"]
     yield f"  time: {', '.join(shares)}; gateway {_percent(report.gateway_share)}"
     yield f"  asked: {', '.join(f'{n:,} {kind}' for kind, n in report.kinds.items())}"
+    if report.refused:
+        yield f"  failed: {', '.join(_refusals(report))}"
     median_s, p95_s = report.first_byte_s
-    stream = f", {report.stream_mb_per_s:.0f} MB/s a stream" if report.stream_mb_per_s else ""
-    yield f"  network: first byte {1000 * median_s:.0f} ms, 95th percentile {1000 * p95_s:.0f}{stream}"
+    stream = f", {report.stream_mb_per_s:.0f} MB/s a connection" if report.stream_mb_per_s else ""
+    yield f"  network: latency {1000 * median_s:.0f} ms, 95th percentile {1000 * p95_s:.0f}{stream}"
     if report.on:
         yield f"  on {report.on}: {_seconds(report.predicted_s)}, predicted"
+
+
+def _refusals(report: Report) -> Iterator[str]:
+    """Name the answers that were none, as the standard does."""
+    for status, number in report.refused.items():
+        try:
+            phrase = f"{status} {HTTPStatus(status).phrase}"
+        except ValueError:
+            phrase = f"status {status}" if status else "no answer"
+        yield f"{number:,} of {report.n_requests:,} {phrase}"
 
 
 def _shares(report: Report) -> dict[str, str]:
@@ -85,8 +98,13 @@ def _shares(report: Report) -> dict[str, str]:
 def _gain(one: Finding, report: Report) -> str:
     if not one.gain:
         return ""
-    words = "at most" if one.is_bound else "predicted"
-    return f"{words} {one.gain:.2g} times as fast: {_seconds(one.seconds)} instead of {_seconds(report.predicted_s)}"
+    times = f"{_seconds(one.seconds)} instead of {_seconds(report.predicted_s)}"
+    if not one.is_bound:
+        return f"predicted {one.gain:.2g}x faster: {times}"
+    low, high = f"{one.least_gain:.2g}", f"{one.gain:.2g}"
+    if not one.least_gain or low == high:
+        return f"{'predicted' if one.least_gain else 'at most'} {high}x faster: {times}"
+    return f"predicted {low}x to {high}x faster, for the trace does not show the bandwidth: {times} at best"
 
 
 def _seconds(seconds: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisors.trace import findings
+from advisors.trace import cli, findings, render
 from advisors.trace.rows import Bypass, Run, TracedRequest
 from advisors.trace.whatif import Asked, Edit, Trace, keep, split
 from helpers.models.transfer import Network
@@ -169,3 +169,76 @@ def test_the_line_is_that_of_the_client() -> None:
     found = {one.name: one for one in findings.find(run_of(rows))}
     assert found["looks"].setting == "max_concurrency=1"
     assert found["looks"].gain == pytest.approx(2.0, rel=0.05)
+
+
+AGENTS = [
+    ("aiobotocore/3.10.0", "/b/f{i}", ["s3fs"]),
+    ("aiobotocore/3.10.0", "/b/a/c/{i}", ["zarr", "s3fs"]),
+    ("Boto3/1.43.1", "/b/f{i}", ["boto3"]),
+    ("Botocore/1.43.1", "/b/f{i}", ["boto3"]),
+    ("object_store/0.12.0", "/b/a/c/{i}", ["zarr", "obstore"]),
+    ("tensorstore/0.1", "/b/a/c/{i}", ["tensorstore"]),
+    ("GDAL/3.12.0", "/b/a/c/{i}", ["gdal"]),
+    ("duckdb/v1.4.0", "/b/f{i}.parquet", ["duckdb"]),
+    ("aws-sdk-cpp/1.11", "/b/f{i}.parquet", ["arrow"]),
+    ("python-httpx/0.28.1", "/b/f{i}", ["httpx"]),
+    ("python-requests/2.33", "/b/f{i}", ["requests"]),
+    ("curl/8.5.0", "/b/f{i}", ["curl"]),
+    ("Go-http-client/1.1", "/b/f{i}", ["go"]),
+    ("", "/b/f{i}", [""]),
+    ("", "/b/a/c/{i}", ["zarr", ""]),
+    ("SomethingNew/1.0", "/b/f{i}", [""]),
+]
+
+
+@pytest.mark.parametrize(("agent", "key", "clients"), AGENTS)
+def test_a_remedy_is_in_the_words_of_its_client(agent: str, key: str, clients: list[str]) -> None:
+    """What reads objects in turn is told what it can change, and nothing of another client."""
+    rows = chain(20, key=key, user_agent=agent)
+    assert findings.find_clients(rows) == clients
+    (found,) = findings.find(run_of(rows))
+    text = findings.read_causes()["in-turn"]
+    assert found.line == text.clients.get(clients[0], text.neutral).do
+    assert not found.setting  # no setting makes concurrent what a program asks for in turn
+
+
+def test_settings_that_are_offered_can_be_tried() -> None:
+    """Each is known, is no default, and acts on the client to which it is offered."""
+    for name, text in findings.read_causes().items():
+        assert not text.neutral.setting, name
+        for client, remedy in text.clients.items():
+            if remedy.setting:
+                cli.refuse_default(remedy.setting, cli.read_setting(remedy.setting))
+                agent = findings._CLIENTS.get(client, ("aiobotocore/",))[0]
+                run = run_of(chain(1, user_agent=f"{agent}1"))
+                assert not findings.explain_no_effect(run, remedy.setting), (name, client)
+
+
+def test_defaults_are_those_of_the_libraries() -> None:
+    """What is refused as a default is one, in the versions that are installed."""
+    import inspect
+
+    import zarr
+    from botocore.endpoint import MAX_POOL_CONNECTIONS
+    from s3fs import S3FileSystem
+
+    options = inspect.signature(S3FileSystem.__init__).parameters
+    assert {
+        "max_concurrency": str(options["max_concurrency"].default),
+        "cache": options["default_cache_type"].default,
+        "block_size": str(S3FileSystem.default_block_size),
+        "pool": str(MAX_POOL_CONNECTIONS),
+        "concurrency": str(zarr.config.get("async.concurrency")),
+    } == cli.DEFAULTS
+
+
+def test_a_gain_that_hangs_on_bandwidth_is_a_range() -> None:
+    """It is not said to be at most so much: what no request shows can be better than what was assumed."""
+    alone = TracedRequest(0.0, 0.1, 4.1, method="GET", key="/b/f", status=200, nbytes=40_000_000)
+    found = findings.report(run_of([alone]))
+    assert 0 < found.findings[0].least_gain < found.findings[0].gain
+    text = "\n".join(render.render(found, ["x"]))
+    assert (
+        "x faster, for the trace does not show the bandwidth" in text
+        and "at most 1" not in text.split("\n", 1)[1]
+    )

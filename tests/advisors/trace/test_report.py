@@ -77,9 +77,18 @@ def test_network_of_a_trace() -> None:
     assert found.aggregate_nbytes_per_s == pytest.approx(2e7)
 
 
+def look_before_each(n: int, user_agent: str = "aiobotocore/3.10.0") -> list[TracedRequest]:
+    """Make so many objects read in turn, each after a HEAD."""
+    rows = chain(2 * n, user_agent=user_agent, think_s=0.0)
+    for number, row in enumerate(rows):
+        row.key, row.method = f"/b/f{number // 2}", "GET" if number % 2 else "HEAD"
+    return rows
+
+
 def test_the_screen() -> None:
     """One screen has the counts, shares that add up, causes in order, and what was not seen."""
-    run = run_of(chain(20, think_s=0.02), wall_s=3.0, gateway_s=0.03, remarks=["something else"])
+    rows = look_before_each(10)
+    run = run_of(rows, wall_s=3.0, gateway_s=0.03, remarks=["something else"])
     lines = [*render.render(findings.report(run), ["python", "my script.py"])]
     text = "\n".join(lines)
     assert len(lines) < 30
@@ -87,7 +96,7 @@ def test_the_screen() -> None:
     assert "20 waits one after the other; at most 1 concurrent" in lines[0]
     shares = [int(part.split(" %")[0].split()[-1]) for part in lines[1].split(";")[0].split(",")]
     assert sum(shares) == 100
-    assert "wire trace --try concurrency=10 -- python 'my script.py'" in text
+    assert "wire trace --try max_concurrency=1 -- python 'my script.py'" in text
     assert "gateway 1 %" in text
     assert lines[-1] == "not seen: something else"
     busy = findings.report(run_of(chain(3), gateway_s=1.0))
@@ -103,6 +112,16 @@ def test_a_report_that_takes_too_long_has_the_requests_alone() -> None:
     assert lines[0].startswith("20,000 requests to")
     assert "causes were not sought: 20,000 requests take longer than 0.05 s" in lines[-1]
     assert "What to change" in render.write_html(run, late, ["x"])
+
+
+def test_refused_answers_are_reported() -> None:
+    """Forty of forty answers were no data, and the report says which."""
+    rows = chain(40)
+    for number, row in enumerate(rows):
+        row.status = (400, 503, 599, 0)[number % 4]
+    text = "\n".join(render.render(findings.report(run_of(rows)), ["x"]))
+    assert "failed: 10 of 40 400 Bad Request, 10 of 40 503 Service Unavailable" in text
+    assert "10 of 40 status 599, 10 of 40 no answer" in text
 
 
 def test_files_hold_the_trace_and_no_secret(
@@ -217,6 +236,8 @@ def test_the_waterfall_is_one_page(tmp_path: Path) -> None:
         (["--", "no-such-program"], "is not found"),
         (["--try", "speed=9", "--", "true"], "--try 'speed=9'; allowed: max_concurrency=VALUE"),
         (["--try", "pool=many", "--", "true"], "pool=NUMBER"),
+        (["--try", "concurrency=10", "--", "true"], "is the default; allowed: another value of concurrency"),
+        (["--try", "cache=readahead", "--", "true"], "is the default"),
         (["--max", "seconds=3", "--", "true"], "--max 'seconds=3'; allowed: requests=NUMBER"),
         (["--max", "mb=nan", "--", "true"], "--max 'mb=nan'"),
         (["--on", "moon", "--", "true"], "profile: 'moon'"),
@@ -277,7 +298,7 @@ def test_requests_of_one_moment_are_reported(tmp_path: Path) -> None:
     stored.write_trace(tmp_path, run_of(rows, wall_s=1e-6, gateway_s=1e-6), ["x"])
     result = CliRunner().invoke(cli.trace, ["show", str(tmp_path)])
     assert result.exit_code == 0
-    assert result.stdout.startswith("the gateway had a processor")
+    assert result.stdout.startswith("the gateway used a CPU")
     assert "20 requests" in result.stdout and "nan" not in result.stdout
 
 
@@ -356,6 +377,25 @@ def test_a_trace_stays_where_another_follows(
     assert [text.split()[0] for text in shown] == ["9", "3"]
 
 
+def test_a_setting_of_another_client_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is for s3fs changes nothing of DuckDB; a client without a name may be any."""
+    fake(monkeypatch, Run(look_before_each(10, "duckdb/v1.4.0"), 2.0, 0.0, 0))
+    words = ["--out", str(tmp_path / "t"), "--try", "max_concurrency=1", "--", "true"]
+    result = CliRunner().invoke(cli.trace, words)
+    assert "is not measured: it acts on s3fs, and the requests are of duckdb" in result.stderr
+    assert not findings.explain_no_effect(Run(chain(2), 1.0, 0.0, 0), "max_concurrency=1")
+
+
+def test_concurrency_of_zarr_comes_with_connections() -> None:
+    """Over s3fs ten connections would hold it back."""
+    assert cli.read_setting("concurrency=64") == {
+        "ZARR_ASYNC__CONCURRENCY": "64",
+        "FSSPEC_S3_CONFIG_KWARGS": '{"max_pool_connections": 64}',
+    }
+
+
 def test_a_setting_says_itself_that_it_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its form is that of a whole number, words are refused."""
     monkeypatch.setitem(cli.SETTINGS, "threads", ("N_THREADS", "{:d}"))
@@ -382,18 +422,19 @@ def test_a_program_that_cannot_begin_leaves_no_file(
 
 def test_a_setting_is_tried_in_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A B B A, with the gain next to the one that was predicted, and what else changed."""
-    before = Run(chain(20), 2.0, 0.0, 0, output_digest="a")
-    after = Run(chain(20, wait_s=0.05), 1.0, 0.0, 0, output_digest="b")
+    before = Run(look_before_each(10), 2.0, 0.0, 0, output_digest="a")
+    after = Run(look_before_each(10), 1.0, 0.0, 0, output_digest="b")
     runs = [before, after, after, before, *[before, after] * 6]
     monkeypatch.setattr(cli, "_TRY_S", 0.0)
     asked = fake(monkeypatch, *runs)
-    words = ["--out", str(tmp_path), "--try", "concurrency=10", "--", "true"]
+    words = ["--out", str(tmp_path), "--try", "max_concurrency=1", "--", "true"]
     result = CliRunner().invoke(cli.trace, words)
     assert result.exit_code == 0
     assert [bool(one.get("environment")) for one in asked] == [False, True, True, False]
-    assert asked[1]["environment"] == {"ZARR_ASYNC__CONCURRENCY": "10"}
+    assert asked[1]["environment"] == {"FSSPEC_S3_MAX_CONCURRENCY": "1"}
     assert (
-        "concurrency=10: 2.00 times as fast (2.00 to 2.00, 2 pairs), predicted 10" in result.stderr
+        "max_concurrency=1: 2.00 times as fast (2.00 to 2.00, 2 pairs), predicted 2"
+        in result.stderr
     )
     assert "the output is another" in result.stderr
     assert "the requests are the same: the code passes a value of its own" in result.stderr
