@@ -25,6 +25,9 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 _SEED = 20200611
 _quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record most ask for one
 
+MOST_OF_A_THREAD = 0.5
+"""Of the network's time that a reader's busiest thread may compute: above it CPUs make its time, too."""
+
 Verdict = Literal["faster", "slower", "indistinguishable", "grows", "falls", "ended", "undecided"]
 
 
@@ -284,6 +287,43 @@ def busy_share(rows: pd.DataFrame) -> pd.Series[float]:
     """Compute the seconds that all processors were busy over the real ones of each row; NaN if nobody counted."""
     busy = [json.loads(trace).get("busy_s", math.nan) for trace in rows["trace"]]
     return pd.Series(busy, rows.index) / (rows["real_open_s"] + rows["real_read_s"])
+
+
+def thread_share(df: pd.DataFrame, *readers: str) -> float:
+    """Compute which share of the network's time the busiest thread computes, of the busiest reader.
+
+    The CPU seconds of the busiest thread over the seconds of opening and reading as the network's
+    clock counts them, each reader in the median over its reads and those of its second copy. In a
+    slow-motion network CPUs are as many times faster, so a thread may compute for longer than the
+    whole read is reported to take: a share above 1. NaN where nobody counted, and for a reader
+    that was not measured. Without `readers` all of `df` count.
+
+    Examples
+    --------
+    Half a second is computed in a read that took three real seconds, and one on the network's clock:
+
+    >>> row = {"contender": "a", "control_of": "", "open_s": 0.2, "read_s": 0.8, "thread_s": 0.5}
+    >>> thread_share(pd.DataFrame([row | {"dilation": 3.0}]), "a")
+    0.5
+    """
+    rows = measured(df)
+    copied = rows["control_of"].fillna("")
+    names = rows["contender"].where(copied == "", copied)
+    if "thread_s" not in rows:
+        return math.nan
+    shares = (rows["thread_s"] / (rows["open_s"] + rows["read_s"])).groupby(names).median()
+    return float(shares.reindex([*readers] or shares.index).max(skipna=False))
+
+
+def can_rank(df: pd.DataFrame, *readers: str, n_processors: int = 0) -> bool:
+    """Judge whether rows rank readers: CPU time counts in them, or decides none of their times.
+
+    It counts where the network is not slowed down, and where `n_processors` of a reader are slowed
+    down as its network is. Elsewhere a ratio between readers is one of their waits and bytes, which
+    is that of their times only while no thread computes for more than `MOST_OF_A_THREAD` of them.
+    """
+    counts = n_processors > 0 or bool((measured(df)["dilation"] == 1).all())
+    return counts or thread_share(df, *readers) <= MOST_OF_A_THREAD
 
 
 def compare(
