@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from helpers.errors import UserError, say
+from helpers.netem.profiles import PROVIDERS, REGIONS
 
 if TYPE_CHECKING:
     from advisors.calibrate.figures import Plan
@@ -29,10 +30,15 @@ _MOST_MB = 1e9
 )  # fmt: skip
 @click.option("--write", "prefix", default="", metavar="PREFIX",
               help="Write 32 MB below PREFIX, measure them, remove them; else nothing is written.")  # fmt: skip
+@click.option("--provider", type=click.Choice(PROVIDERS), metavar="NAME",
+              help=f"Who bills the store, for its prices: {', '.join(PROVIDERS)}.")  # fmt: skip
+@click.option("--region", type=click.Choice(REGIONS), default="unknown", metavar="WHERE",
+              help=f"Where you are from the store's region, for egress: {', '.join(REGIONS)}.")  # fmt: skip
 @click.option("--plan", "is_plan", is_flag=True, help="Say what would be asked for, and stop.")
 def calibrate(
-    location: str, max_requests: int, max_mb: float, out: Path, prefix: str, *, is_plan: bool
-) -> None:
+    location: str, max_requests: int, max_mb: float, out: Path, prefix: str, *,
+    provider: str | None, region: str, is_plan: bool,
+) -> None:  # fmt: skip
     """Measure latency, bandwidth and request rate of a store, and write them as a profile.
 
     LOCATION is an object, s3://BUCKET/KEY or gs://BUCKET/KEY, or a place to write one.
@@ -58,9 +64,26 @@ def calibrate(
     if is_plan:
         return
     told = measure_store(location, plan, purse, prefix)
+    billing = {"provider": provider or find_provider(location), "region": region}
+    told = {**billing, **told}
     text = yaml.safe_dump(told, sort_keys=False, width=100)
     replace_file(out, f"# A profile as measured by `wire calibrate`.\n{text}")
     say(f"{text}\nwritten: {out}; try: wire decide --profile {out} ...")
+    if unknown := [name for name, value in billing.items() if value == "unknown"]:
+        given = " and ".join(f"--{name}" for name in unknown)
+        say(
+            f"For dollars, {out} has to say {' and '.join(unknown)}: by {given} here, or in the file."
+        )
+
+
+def find_provider(address: str) -> str:
+    """Find who bills a store: a provider that is reached as itself; of another server nobody knows."""
+    from helpers.objectstore.locations import parse_location
+
+    place = parse_location(address)
+    if place.scheme == "gs":
+        return "google"
+    return "aws" if place.scheme == "s3" and not place.endpoint_url else "unknown"
 
 
 def check_address(address: str, prefix: str) -> None:

@@ -19,7 +19,9 @@ N_LANES = 4  # of these in flight at a time: few enough not to queue
 N_STREAMS = 4  # bodies on one connection
 N_PIECES = 2  # requests of a connection in one look at the bandwidth: objects may be small
 MOST_CONNECTIONS = 256
-N_FIND = 2  # to find an object, or to write and remove one
+N_FIND = (
+    4  # to see that no answer leads elsewhere, then to find an object, or to write and remove one
+)
 _MOST_DELAYS = 1000
 _LEAST_OF_P99 = 400  # delays that bound it
 _LEAST_REQUESTS, _MOST_REQUESTS = 60, 100_000

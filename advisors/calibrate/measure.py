@@ -93,9 +93,15 @@ def open_target(address: str, purse: Purse, prefix: str) -> Iterator[Target]:
         yield _find_object(parse_location(address), purse)
 
 
+def _refuse_redirects(place: Location, purse: Purse) -> None:
+    """Refuse a store that leads elsewhere, and count what this asks for."""
+    purse.spend(*place.refuse_redirects(PATIENCE_S))
+
+
 def _find_object(place: Location, purse: Purse) -> Target:
     client, nbytes = replace(place, prefix="").obstore(_ONCE), 0
     if place.prefix:
+        _refuse_redirects(place, purse)
         purse.spend(1)
         with _telling(place.url), suppress(FileNotFoundError):
             nbytes = obstore.head(client, place.prefix)["size"]
@@ -114,6 +120,7 @@ def _write_object(folder: Location, purse: Purse) -> Iterator[Target]:
     purse.spend(2)  # the removal too, which is a POST: no cap may prevent it
     place = folder / f"wire-calibrate-{secrets.token_hex(4)}"
     client = replace(folder, prefix="").obstore(_ONCE)
+    _refuse_redirects(place, purse)
     with _telling(place.url, _WRITING_S):
         obstore.put(client, place.prefix, os.urandom(_WRITTEN_NBYTES), use_multipart=False)
     try:

@@ -24,7 +24,7 @@ from advisors.decide.layouts import ArrayFacts, Layout
 from advisors.hdf5.files import Deadline, open_hdf5, open_source, walk
 from advisors.hdf5.inspection import record_reads
 from helpers.errors import UserError, cut, redact, show
-from helpers.objectstore.locations import parse_location
+from helpers.objectstore.locations import open_location
 from helpers.objectstore.processes import deadline
 
 _FILES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf")
@@ -137,7 +137,7 @@ def _open_store(address: str) -> Any:
     if address.startswith(("http://", "https://")):
         options: Any = {"allow_http": True, "connect_timeout": "5 seconds", "timeout": "30 seconds"}
         return obstore.store.HTTPStore(address, client_options=options, retry_config=patience)
-    return parse_location(address).obstore(patience)
+    return open_location(address, below=_METADATA[0]).obstore(patience)
 
 
 def _find_version(store: Any, address: str) -> Literal[2, 3]:

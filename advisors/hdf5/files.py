@@ -17,7 +17,7 @@ from fsspec.spec import AbstractBufferedFile
 
 from helpers.cli import check_interrupt
 from helpers.errors import UserError, cut, redact, show
-from helpers.objectstore.locations import Location, parse_location
+from helpers.objectstore.locations import Location, open_location
 from helpers.objectstore.processes import deadline
 
 _FOR_A_MESSAGE_S = 2.0  # of looking for names that a message lists
@@ -70,7 +70,7 @@ def _open_bytes(source: Source) -> BinaryIO:
             told = "its server does not serve ranges of bytes; allowed: one that does, or a copy"
             raise UserError(f"file: {name_source(source)}: {told}")
         return cast(BinaryIO, file)
-    location = source if isinstance(source, Location) else parse_location(source)
+    location = source if isinstance(source, Location) else open_location(source)
     return cast(BinaryIO, location.fsspec(skip_instance_cache=True).open(location.path, **how))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import exp, inf, log
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge, Gt, Le
 
@@ -33,6 +33,9 @@ Region = Literal["same", "other", "outside", "unknown"]
 
 Provider = Literal["aws", "aws-express", "google", "azure", "other", "unknown"]
 """Who bills a store; S3 Express One Zone has prices of its own."""
+
+REGIONS: tuple[Region, ...] = get_args(Region)
+PROVIDERS: tuple[Provider, ...] = get_args(Provider)
 
 # In SI units, from a microsecond to a day and from a byte a second to an exabyte a second: what
 # no network has makes sums that are no numbers.

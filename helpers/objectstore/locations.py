@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 CONNECT_S = 5
 SILENCE_S = 15  # without a byte: s3fs
 REQUEST_S = 30  # for the whole request: obstore
+_LEADS = "leads elsewhere, where keys would go too; allowed: the store's own address"
 _ANSWER_S = 30.0  # for the first answer of a store, which may come a byte at a time
 
 
@@ -213,6 +215,35 @@ class Location:
             )
         return client
 
+    def refuse_redirects(self, within_s: float | None = None) -> tuple[int, int]:
+        """Refuse a store that leads elsewhere, before a client asks that would follow with its credentials.
+
+        The clients send the token of a session wherever an answer leads: obstore to another port,
+        s3fs anywhere. So what they ask first is asked here, by a client that follows nothing. A
+        store that is Amazon's leads to Amazon's, and without credentials nothing is lost. Returns
+        how many requests this took, and how many bytes came. Each may take `within_s`; without it
+        the deadline of the caller holds.
+        """
+        if self.scheme != "s3" or not self.endpoint_url or self.access_key is None:
+            return 0, 0
+        patience = {"connect_timeout": 5, "read_timeout": 10, "retries": {"total_max_attempts": 1}}
+        client, n_requests, nbytes = self.botocore(**patience), 0, 0
+        place = {"Bucket": self.bucket, "Key": self.prefix or "-"}
+        for ask in (client.head_object, partial(client.get_object, Range="bytes=0-0")):
+            n_requests += 1
+            try:
+                with deadline(within_s) if within_s else contextlib.nullcontext():
+                    answer = ask(**place)
+                    if "Body" in answer:
+                        with contextlib.closing(answer["Body"]) as body:
+                            nbytes += len(body.read(1))
+            except botocore.exceptions.ClientError as error:
+                if 300 <= error.response["ResponseMetadata"]["HTTPStatusCode"] < 400:
+                    raise UserError(f"store: {self.url}: {_LEADS}") from error
+            except (botocore.exceptions.BotoCoreError, ResponseParserError, ValueError, OSError):
+                break  # what else is wrong the clients find out themselves
+        return n_requests, nbytes
+
     def check(self) -> None:
         """Ask the server for the bucket, and say in one line what is wrong if it is."""
         if self.scheme == "file" and not (
@@ -235,7 +266,7 @@ class Location:
             if code == "NoSuchBucket":
                 told = f"no bucket {self.bucket!r} there; allowed: a bucket that exists"
             if 300 <= error.response["ResponseMetadata"]["HTTPStatusCode"] < 400:
-                told = "leads elsewhere, where keys would go too; allowed: the store's own address"
+                told = _LEADS
             raise UserError(f"store: {self.url}: {told}") from error
         except botocore.exceptions.ParamValidationError as error:
             raise UserError(f"store: {self.url}; allowed: a bucket name as S3 has them") from error
@@ -283,6 +314,17 @@ def parse_location(url: str) -> Location:
     key, secret, token = _find_credentials(session, is_amazon=not endpoint_url)
     region = os.environ.get("AWS_REGION") or session.get_config_variable("region") or "us-east-1"
     return Location("s3", bucket, prefix, endpoint_url, key, secret, region, token)
+
+
+def open_location(url: str, *, below: str = "") -> Location:
+    """Read a location, and refuse one whose server would lead credentials elsewhere.
+
+    Whoever reads a store that no testbed has opened opens it by this; `below` names an object of it
+    that is read first.
+    """
+    location = parse_location(url)
+    (location / below if below else location).refuse_redirects()
+    return location
 
 
 def _find_credentials(session: Any, *, is_amazon: bool) -> tuple[str | None, ...]:

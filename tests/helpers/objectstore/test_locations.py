@@ -9,11 +9,15 @@ import pickle
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import obstore
 import pytest
+from click.testing import CliRunner
 
+from advisors.calibrate.cli import calibrate
+from advisors.decide.cli import decide
+from advisors.hdf5.cli import advise
 from helpers.errors import UserError
 from helpers.objectstore import locations
 from helpers.objectstore.locations import Location, parse_location
@@ -241,3 +245,74 @@ def test_a_hostile_store_is_refused_in_one_line(
         with pytest.raises(UserError, match=f"^store: .*{told}.*; allowed: ") as refusal:
             Location("s3", bucket, "", url, "k", "secret", session_token="token").check()
     assert "\n" not in str(refusal.value) and not Hostile.led
+
+
+class Other(Handler):
+    """A server of another origin, which notes the credentials that come."""
+
+    came: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """Note them, and have nothing."""
+        names = ("authorization", "x-amz-security-token")
+        self.came += [name for name in names if name in self.headers]
+        self.came += ["in the address"] * ("token" in self.path.lower())
+        self.answer(404, Content_Length="0")
+
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
+
+
+class Leading(Other):
+    """A store that leads what it is asked elsewhere: everything, or one kind of request."""
+
+    elsewhere = ""
+    kinds: ClassVar[set[str]] = set()
+
+    def do_GET(self) -> None:
+        """Lead on, or have nothing."""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.command not in self.kinds:
+            self.answer(404, Content_Length="0")
+            return
+        self.answer(307, Location=f"{self.elsewhere}{self.path}", Content_Length="0")
+
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
+
+
+ALL = {"HEAD", "GET", "PUT", "POST", "DELETE"}
+
+
+@pytest.mark.parametrize(
+    ("host", "kinds"),
+    [
+        ("127.0.0.1", ALL),  # another port
+        pytest.param("localhost", ALL, marks=pytest.mark.slow),  # another host
+        pytest.param("127.0.0.1", {"GET"}, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        (advise, "s3://bucket/a.h5"),
+        (decide, "s3://bucket/a.h5"),
+        (decide, "s3://bucket/a.zarr"),
+        (calibrate, "s3://bucket/a", "--out", "out.yml"),
+        (calibrate, "s3://bucket", "--write", "folder", "--out", "out.yml"),
+    ],
+)
+def test_no_credential_follows_where_a_store_leads(
+    command: tuple[Any, ...], kinds: set[str], host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Neither a signature nor the token of a session reaches another origin; the user gets a line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Other, "came", [])
+    monkeypatch.setattr(Leading, "kinds", kinds)
+    for name, value in (("ACCESS_KEY_ID", "key"), ("SECRET_ACCESS_KEY", "secret"), ("SESSION_TOKEN", "lorem-token"), ("EC2_METADATA_DISABLED", "true")):  # fmt: skip
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with serve(Leading) as url, serve(Other) as other:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        monkeypatch.setattr(Leading, "elsewhere", other.replace("127.0.0.1", host))
+        ended = CliRunner().invoke(command[0], [*command[1:]])
+    assert isinstance(ended.exception, UserError)
+    assert "leads elsewhere" in str(ended.exception) and "\n" not in str(ended.exception)
+    assert not Other.came
