@@ -123,4 +123,7 @@ def judge_claims(found: Mapping[str, Finding]) -> dict[str, Claim]:
         claims["disk-as-redis"] = Claim(holds, of="disk-over-redis")
     if "gain-shipped" in found:
         claims["shipped-gains"] = Claim(found["gain-shipped"].low > 1, of="gain-shipped")
+    if "gain-filecache" in found:
+        is_alike = found["gain-filecache"].verdict == "indistinguishable"
+        claims["filecache-as-none"] = Claim(is_alike, of="gain-filecache")
     return claims
