@@ -17,14 +17,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import intake
 import numpy as np
 import obstore
 import xxhash
 from filelock import FileLock
+from fsspec.core import strip_protocol
 from intake.readers import datatypes
 from intake.readers.readers import BaseReader
 from numpy.typing import NDArray
@@ -276,7 +275,7 @@ def open_or_make_array(
         return _describe_existing(dataset, entry, found, shape, chunk_shape)
     source = open_entry(entry.metadata["made_from"], path)
     sample = SampleArray(
-        Path(url2pathname(urlsplit(source.kwargs["args"][0].url).path)),
+        _find_file(source),
         source.metadata["variable"],
         shape,
         seed,
@@ -285,6 +284,11 @@ def open_or_make_array(
     return prepare_array(
         sample, location, chunk_shape=chunk_shape, codec=codec, layouts=layouts, progress=progress
     )
+
+
+def _find_file(entry: Any) -> Path:
+    """Return the file of an entry; its address is no URL but a path as it is, with `%` and `#`."""
+    return Path(strip_protocol(entry.kwargs["args"][0].url))
 
 
 def _describe_existing(

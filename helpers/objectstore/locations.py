@@ -291,7 +291,8 @@ def parse_location(url: str) -> Location:
     """Read a location from its address, and credentials from where clients of AWS look for them."""
     parts = urlsplit(url)
     if parts.scheme == "file" and not parts.netloc and parts.path.strip("/"):
-        return Location("file", "", parts.path.strip("/"))  # of a file system that all nodes see
+        # of a file system that all nodes see; its path as it is, as fsspec takes it
+        return Location("file", "", url.removeprefix("file://").strip("/"))
     allowed = "embedded, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///FOLDER"
     if "@" in parts.netloc:  # what stands before it may be a password, and is not shown
         raise UserError(

@@ -246,6 +246,16 @@ def test_made_array_is_that_of_the_field(location: Location) -> None:
     assert told == ["writing 0 MB as zarr"]
 
 
+@pytest.mark.parametrize("name", ["a b", "a %41 #b", "a {project} $HOME", "é?"])
+def test_a_file_of_the_catalogue_is_found_in_any_folder(tmp_path: Path, name: str) -> None:
+    """The path of a checkout is pasted into a template and an address, and means itself there."""
+    (tmp_path / name).mkdir()
+    path = tmp_path / name / "catalog.yml"
+    path.write_text(CATALOG.read_text())
+    source = stores.open_entry("ocean-temperature", path)
+    assert stores._find_file(source) == path.parent / "data" / "ocean-temperature.nc"
+
+
 def write_others(location: Location, *, zarr_format: int) -> np.ndarray:
     """Write an array as others have it: another name, other dimensions, with fill."""
     group = zarr.create_group(

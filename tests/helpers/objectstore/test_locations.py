@@ -52,6 +52,13 @@ def test_parses(url: str) -> None:
         assert not location.bucket.count("/") and not location.prefix.startswith("/")
 
 
+@pytest.mark.parametrize("name", ["/a b", "/a %41 #b", "/a?b/c", "/a {x} $b/é"])
+def test_a_folder_is_named_by_its_path(name: str) -> None:
+    """As fsspec takes it: nothing in it is decoded, and nothing is cut off."""
+    location = parse_location(f"file://{name}")
+    assert (location.path, location.url) == (name, f"file://{name}")
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
