@@ -14,6 +14,7 @@ env: .venv/ready  ## set up the locked environment in .venv/
 
 # Two at once would break one another: the second waits, and then finds it made.
 .venv/ready: requirements.lock requirements-uv.lock
+	@.ci/place
 	@test -n "$(PYTHON)"
 	@mkdir -p .cache && exec 9>.cache/env.lock && \
 	{ "$(PYTHON)" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null || \

@@ -100,6 +100,8 @@ def test_two_that_set_up_at_once_are_one(tmp_path: Path) -> None:
         (programs / name).chmod(0o755)
     for path in (ROOT / "Makefile", *ROOT.glob("requirements*.lock")):
         shutil.copy(path, root / path.name)
+    (root / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "place", root / ".ci" / "place")
     command = ["make", "env", f"PYTHON={python}"]
     running = [subprocess.Popen(command, cwd=root) for _ in range(3)]
     assert [one.wait(timeout=60) for one in running] == [0, 0, 0]
@@ -107,6 +109,22 @@ def test_two_that_set_up_at_once_are_one(tmp_path: Path) -> None:
     assert sum("--editable" in call for call in calls) == 1
     assert sum(call.endswith("wire server") for call in calls) == 1
     assert (root / ".venv" / "ready").exists()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("name", ["a\nb", "a:b", "{x}", "$x", 'a"b', "a`b", "a\\b"])
+def test_a_folder_where_nothing_can_be_set_up_is_refused(tmp_path: Path, name: str) -> None:
+    """One line says which, and what is not allowed in its path; nothing is set up there."""
+    root = tmp_path / name
+    (root / ".ci").mkdir(parents=True)
+    shutil.copy(ROOT / ".ci" / "place", root / ".ci" / "place")
+    for path in (ROOT / "Makefile", *ROOT.glob("requirements*.lock")):
+        shutil.copy(path, root / path.name)
+    command = ["make", "env", f"PYTHON={sys.executable}"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and not (root / ".venv").exists()
+    [line] = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert line.startswith("error: the folder ") and "; allowed: " in line
 
 
 def test_a_python_that_is_new_enough_is_found_or_asked_of_uv(tmp_path: Path) -> None:
