@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from filelock import FileLock
 
 from book import submitted
 from book.cases import (
@@ -48,6 +47,7 @@ from book.published import RATIOS, VERDICTS
 from helpers.benchmark.record import read_records, schema
 from helpers.errors import UserError, copy_redacted, redact_tree
 from helpers.findings import read_findings
+from helpers.objectstore.processes import start_child
 from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT, check_name
 
@@ -64,6 +64,7 @@ NOT_PAGES = (
 )
 # A figure of a case on another page: that of the results that the book shows.
 _PICTURE = re.compile(r"_generated/figures/([\w-]+/[\w-]+)/([\w-]+)\.svg")
+_LONGEST_S = 3600.0  # a build takes a minute or two
 _WARNING = re.compile(r"^(?:(?P<page>.*?)(?::\d*)*: )?(?:WARNING|ERROR|CRITICAL): (?P<text>.*)$")
 
 
@@ -207,26 +208,28 @@ def _read_figure(notebook: Mapping[str, Any], name: str) -> str:
 def build(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> Path:
     """Stage the book and build it, with every warning an error, and return its first page.
 
-    Another that is being built here is waited for: both would empty the same folders.
+    Another that is being built here is waited for: both would empty the same folders. The builder
+    holds the lock too, so that it is free no sooner than nobody writes.
     """
-    (root / "_build").mkdir(exist_ok=True)
+    folder = root / "_build"
+    folder.mkdir(exist_ok=True)
     program = str(Path(sys.executable).with_name("jupyter-book"))
     command = [program, "build", "_build/stage", "--path-output", "."]
     command += ["--all", "--quiet", "--warningiserror", "--nitpick", "--keep-going"]
-    with FileLock(root / "_build" / ".lock"):  # which ends with its process
+    log = folder / "book.log"
+    with (folder / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         pages = stage(site, root=root, say=say)
         n_own = sum(page.site != "reference" for page in pages)
         say(f"{len(pages)} cases: {n_own} of site {site}, {len(pages) - n_own} of the reference")
         say("writing the pages, which takes a minute or two; every warning ends it")
         for name in ("html", ".doctrees", "jupyter_execute"):
-            shutil.rmtree(root / "_build" / name, ignore_errors=True)
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    log = root / "_build" / "book.log"
-    log.write_text(done.stdout + done.stderr, encoding="utf-8")
-    if done.returncode:
-        raise UserError(
-            first_warning(done.stderr) + f"; the whole log is in {log.relative_to(root)}"
-        )
+            shutil.rmtree(folder / name, ignore_errors=True)
+        with start_child(command, folder=root, log=log, pass_fds=[lock.fileno()]) as child:
+            exit_code = child.wait(timeout_s=_LONGEST_S)
+    if exit_code:
+        text = log.read_text(encoding="utf-8", errors="replace")
+        raise UserError(first_warning(text) + f"; the whole log is in {log.relative_to(root)}")
     return root / "_build" / "html" / "index.html"
 
 

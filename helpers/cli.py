@@ -16,7 +16,15 @@ from typing import Any, NoReturn
 
 import click
 
-from helpers.errors import UserError, printable, redact, say, tell_refusal
+from helpers.errors import (
+    UserError,
+    cut,
+    explain_system,
+    printable,
+    redact,
+    say,
+    tell_refusal,
+)
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
     "book": ("book.cli", "book", "Build the book from results that are there."),
@@ -104,12 +112,16 @@ def end_well() -> Iterator[None]:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         kept = "; what was measured is kept, and the same command goes on from there"
-        _end("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])))
+        say("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])), err=True)
+        sys.exit(128 + (_heard[-1] if _heard else signal.SIGINT))  # as shells have it
     except ModuleNotFoundError as error:
         _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NOT_WRITTEN:
             _end(f"error: {tell_refusal(error)}")
+        if isinstance(error, OSError) and error.errno in _NO_SUCH_PLACE and error.filename:
+            told = f"{cut(str(error.filename))}: {explain_system(error)}"
+            _end(f"error: {told}; allowed: a path that is as the command needs it")
         _end(traceback.format_exc().rstrip())  # of a defect: the whole
 
 
@@ -120,13 +132,16 @@ def _end(text: str) -> NoReturn:
 
 # of a disk that is full, or of a checkout that may only be read
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+# of a path that somebody gave
+_NO_SUCH_PLACE = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}  # fmt: skip
 
 
 _GRACE_S = 5.0  # for what was interrupted to end in order; a signal after that interrupts its end
 _interrupted_s: list[float] = []  # when the last signal was heard
+_heard: list[int] = []  # which
 
 
-def _interrupt(_number: int, _frame: Any) -> None:
+def _interrupt(number: int, _frame: Any) -> None:
     """Do what Ctrl-C does, but once: make and its group send it twice.
 
     The handler stays: a signal that is ignored would be ignored by the children too.
@@ -134,7 +149,13 @@ def _interrupt(_number: int, _frame: Any) -> None:
     now = time.monotonic()
     if not _interrupted_s or now - _interrupted_s[-1] > _GRACE_S:
         _interrupted_s.append(now)
+        _heard.append(number)
         raise KeyboardInterrupt
+
+
+def is_interrupted() -> bool:
+    """Tell whether a signal has asked this process to end."""
+    return bool(_interrupted_s)
 
 
 def check_interrupt() -> None:
@@ -142,7 +163,7 @@ def check_interrupt() -> None:
 
     Loops over objects of a file ask for it, and whatever is about to publish something.
     """
-    if _interrupted_s:
+    if is_interrupted():
         raise KeyboardInterrupt
 
 

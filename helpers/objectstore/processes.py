@@ -30,7 +30,7 @@ from typing import IO, Any
 
 import psutil
 
-from helpers.errors import UserError
+from helpers.errors import UserError, explain_system
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
@@ -225,22 +225,29 @@ class Child(AbstractContextManager["Child"]):
 
 
 def start_child(
-    argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, log: Path | None = None
+    argv: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    folder: Path | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Child:
     """Start a command that ends when this process ends.
 
     The command runs in a session of its own: Ctrl-C in the terminal reaches the
     owner alone, who can then stop its children in order. On Linux the command
     also ends when its supervisor is killed. The owner may be any thread. Where no log is named,
-    what it prints goes to a file without a name, which nobody has to remove.
+    what it prints goes to a file without a name, which nobody has to remove. It runs in `folder`, or
+    where the owner is. Its supervisor holds `pass_fds` open, so that a lock on one of them ends
+    after all that the command started, however the owner ends.
     """
     program = [os.fspath(part) for part in argv]
     try:
         output: IO[bytes] = tempfile.TemporaryFile() if log is None else log.open("w+b")  # noqa: SIM115
     except OSError as error:
-        raise UserError(f"log {log}: cannot be written ({error.strerror})") from error
+        raise UserError(f"log {log}: cannot be written ({explain_system(error)})") from error
     supervisor = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(os.getpid()), os.getcwd(), *program],
+        [sys.executable, "-m", __name__, str(os.getpid()), str(folder or os.getcwd()), *program],
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -248,6 +255,7 @@ def start_child(
         env=None if env is None else dict(env),
         cwd=_PACKAGE_ROOT,  # so that `helpers` is found wherever the owner is
         start_new_session=True,
+        pass_fds=pass_fds,
     )
     try:
         assert supervisor.stdout is not None
@@ -302,7 +310,7 @@ def supervise(owner_pid: int, folder: str, command: Sequence[str]) -> int:
             preexec_fn=_death_with_parent(),
         )
     except OSError as error:
-        os.write(1, f"{error.strerror}\n".encode())
+        os.write(1, f"{explain_system(error)}\n".encode())
         return 1
     try:
         with contextlib.suppress(BrokenPipeError):  # owner gone: seen below

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import psutil
 import pytest
 import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -25,6 +30,7 @@ from helpers.paths import ROOT
 from tests.browser import read_pages
 from tests.helpers.test_redaction import ADDRESSES, SIGHTS
 from tests.rows import make_row
+from tests.stores import becomes
 
 STUDY = "cluster-scaling"
 CASES = ("in-region", "other-region", "wide-area")
@@ -353,6 +359,26 @@ def test_buttons_open_the_source_and_offer_what_ran(built: Path) -> None:
     assert [cell["source"] for cell in ran["cells"]][1] == "fig", "in the order of the run"
     (issue,) = [link for link in links if "/issues/new" in link]
     assert f"notebooks/{STUDY}/in-region.html" in issue
+
+
+@pytest.mark.slow
+def test_a_builder_ends_with_its_runner_and_holds_the_lock_until_then(project: Path) -> None:
+    """Where the runner is killed, the lock is free once nobody writes any more."""
+    script = "import sys; from pathlib import Path; from book import build; build.build('laptop', root=Path(sys.argv[1]))"
+
+    def find_builders() -> list[psutil.Process]:
+        below = psutil.Process(running.pid).children(recursive=True)
+        return [one for one in below if "jupyter-book" in " ".join(one.cmdline()[:2])]
+
+    with subprocess.Popen(
+        [sys.executable, "-c", script, project], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as running:
+        assert becomes(lambda: bool(find_builders()))
+        builders = find_builders()
+        running.kill()
+    with (project / "_build" / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    assert not any(one.is_running() for one in builders)
 
 
 def test_warnings_are_errors(project: Path) -> None:

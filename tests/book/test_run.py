@@ -8,6 +8,7 @@ import math
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -71,8 +72,8 @@ def write_notebook(path: Path, *, code: str = SOURCE) -> None:
 
 @pytest.fixture
 def make_case(tmp_path: Path, made_study: None) -> MakeCase:
-    """Make a project in a path with a space, with one notebook and cases."""
-    root = tmp_path / "a project"
+    """Make a project in a path with a space and what templates and addresses read, with one notebook and cases."""
+    root = tmp_path / "a {project} #1 %41 $x"
 
     def make(name: str = "one", text: str = "# why\nseed: 2\n", code: str = SOURCE) -> Case:
         write_notebook(root / "notebooks" / "study.ipynb", code=code)
@@ -352,6 +353,48 @@ def test_twenty_kills_of_a_run_lose_and_double_no_row(make_case: MakeCase) -> No
     assert {one.state for one in run.run_cases(both, print)} <= {"done", "done before"}
     for case in both:
         assert read_records([case.result(".csv")])["block"].tolist() == [*range(20)]
+
+
+RUN = """
+import sys
+from pathlib import Path
+from book import cases
+from helpers import cli
+from helpers.objectstore import testbed
+find = cases.find_case
+cases.find_case = lambda title, site: find(title, site, Path({root!r}))
+testbed.find_or_build_versitygw = lambda: None
+sys.argv[1:] = ["run", "study/one"]
+cli.run()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wait_s", [0.2, 1.0])
+def test_an_interrupt_ends_with_one_line_and_leaves_nobody(
+    make_case: MakeCase, wait_s: float
+) -> None:
+    """Nothing of papermill or of its kernel is said after it, whatever the kernel did at that moment."""
+    case = make_case(text="n_blocks: 60\n", code=ROWS.replace("    rows.append", "    time.sleep(0.5); rows.append"))  # fmt: skip
+    script = made.IN_SCRIPT + RUN.format(root=str(case.root))
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        assert becomes(case.result(".csv").exists)
+        time.sleep(wait_s)
+        below = psutil.Process(running.pid).children(recursive=True)
+        os.killpg(running.pid, signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    line = "interrupted; what was measured is kept, and the same command goes on from there"
+    assert said.strip() == line
+    assert below and becomes(lambda: not any(one.is_running() for one in below))
+    assert len(read_records([case.result(".csv")])) > 0
 
 
 # Results that are published.
