@@ -27,6 +27,18 @@ def trace_of(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.json_normalize([json.loads(text) for text in rows["trace"]]).set_index(rows.index)
 
 
+def name_cpus(rows: pd.DataFrame) -> str:
+    """Name the CPUs of the machines that measured some rows.
+
+    Examples
+    --------
+    >>> name_cpus(pd.DataFrame({"machine": ['{"cpu": "Intel(R) Xeon(R) Processor"}']}))
+    'Intel Xeon Processor'
+    """
+    cpus = {str(json.loads(text)["cpu"]) for text in rows["machine"].unique()}
+    return ", ".join(sorted(cpus)).replace("(R)", "")
+
+
 def set_style() -> None:
     """Set the look of figures and tables: one for the book."""
     plt.style.use(palette.STYLE)

@@ -34,6 +34,17 @@ CLAIMED = ("csv-over-parquet", "netcdf-over-zarr", "netcdf-over-references", "to
 """Pairs of which pages say that the first is slower."""
 
 
+def name_finding(key: str, access: str) -> str:
+    """Name a finding of an access; that of the whole array has the plain name.
+
+    Examples
+    --------
+    >>> name_finding("netcdf-over-zarr", "series"), name_finding("netcdf-over-zarr", "whole")
+    ('netcdf-over-zarr-series', 'netcdf-over-zarr')
+    """
+    return key if access == "whole" else f"{key}-{access}"
+
+
 def add_totals(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Add throughputs, and `total_s` of opening and reading: no format is read without being opened.
 

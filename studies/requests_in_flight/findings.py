@@ -143,32 +143,44 @@ def compare_ends(
     return replace(found, quantity=told, noise=noise)
 
 
-def tabulate_flight(rows: pd.DataFrame, most: int, speed: float = 1.0) -> pd.DataFrame:
+def can_rank_clients(rows: pd.DataFrame, clients: Sequence[str], n_processors: int) -> bool:
+    """Judge whether rows rank clients at every size of a chunk."""
+    names = [name for name in clients if not name.startswith("control")]
+    return all(
+        statistics.can_rank(part, *names, n_processors=n_processors)
+        for _, part in rows.groupby("chunk_mb")
+    )
+
+
+def tabulate_flight(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     """Tabulate what each client did by chunk: throughput, requests in flight, and waves of `most`.
 
-    And the percentage of its time that its busiest thread computed, of which an emulated second
-    allows `speed` seconds: one where processors are charged, the dilation where they are not.
+    And what its busiest thread computed, in percent of the network's seconds.
     """
     if "chunk_mb" not in rows:
         return pd.DataFrame()
     read = statistics.measured(rows[rows["control_of"] == ""])
     n_chunks = (read["array_nbytes"] / read["chunk_mb"] / 1e6).round()
     named = read.assign(waves=np.ceil(n_chunks / most), read_mb_per_s=read["mb_per_s"])
-    share = read.get("thread_s", np.nan) / (read["open_s"] + read["read_s"]) / speed
-    named["busiest thread (%)"] = 100 * share
     by = named.groupby(["contender", "chunk_mb"])
-    return by[["read_mb_per_s", "in_flight", "waves", "busiest thread (%)"]].median()
+    table = by[["read_mb_per_s", "in_flight", "waves"]].median()
+    shares = {
+        (name, mb): 100 * statistics.thread_share(part, name)
+        for mb, part in rows.groupby("chunk_mb")
+        for name in read["contender"].unique()
+    }
+    return table.assign(**{"busiest thread (%)": pd.Series(shares)})
 
 
 PUBLISHED = "s3fs on S3, 2025"
 
 
-def read_published_leads() -> pd.DataFrame:
-    """Read the leads of obstore over s3fs that were published for S3: median over median."""
+def read_published_leads(client: str = "zarr-s3fs") -> pd.DataFrame:
+    """Read the leads of obstore over another client that were published for S3: median over median."""
     rows = read_published("earthmover_tensor_storage_s3")
     rows = rows[rows["operation"] == "read"].assign(chunk_mb=rows["chunk_bytes"] / 1e6)
     rates = rows.groupby(["chunk_mb", "method"])["throughput_mb_per_s"].median().unstack()
-    lead = (rates["zarr-obstore"] / rates["zarr-s3fs"]).loc[:20].rename("lead")
+    lead = (rates["zarr-obstore"] / rates[client]).loc[:20].rename("lead")
     return lead.reset_index().assign(client=PUBLISHED)
 
 

@@ -140,6 +140,30 @@ def test_the_noise_of_a_lead_is_that_of_the_first_client(has_copy: bool) -> None
     assert falls.centre == pytest.approx(1) and falls.noise == lead.noise
 
 
+def test_clients_are_ranked_where_no_thread_decides_at_any_size() -> None:
+    """A thread that computes for longer than its read is reported to take ranks nothing, unless CPU time counts."""
+    lines = [
+        {"phase": "measured", "block": block, "contender": name, "control_of": "", "chunk_mb": mb}
+        | {"open_s": 0.0, "read_s": 1.0, "thread_s": share, "dilation": 5.0, "mb_per_s": 1.0}
+        | {"array_nbytes": 8e6, "in_flight": 4.0}
+        for (name, mb), share in {
+            ("zarr-obstore", 1.0): 0.1,
+            ("zarr-obstore", 4.0): 0.2,
+            ("zarr-s3fs", 1.0): 0.4,
+            ("zarr-s3fs", 4.0): 1.3,
+        }.items()
+        for block in range(3)
+    ]
+    rows = pd.DataFrame(lines)
+    clients = ["zarr-obstore", "zarr-s3fs", "control-zarr-s3fs"]
+    assert findings.can_rank_clients(rows[rows["chunk_mb"] == 1.0], clients, 0)
+    assert not findings.can_rank_clients(rows, clients, 0)
+    assert findings.can_rank_clients(rows, clients, 4)
+    table = findings.tabulate_flight(rows, 4)
+    assert table.loc[("zarr-s3fs", 4.0), "busiest thread (%)"] == pytest.approx(130)
+    assert table.loc[("zarr-obstore", 1.0), "waves"] == 2
+
+
 def test_a_store_that_refuses_is_read_all_the_same(server: Server) -> None:
     """Refused requests are asked again and counted, values are compared, other values refused."""
     stored = make_stored(make_location(server, "in-flight"))
