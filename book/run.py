@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
@@ -17,6 +18,7 @@ from typing import Any, Literal
 import nbformat
 import pandas as pd
 import papermill
+from jupyter_core.utils import ensure_event_loop
 from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config
 
@@ -37,6 +39,7 @@ from book.cases import (
 from book.pages import Say
 from helpers.benchmark.record import read_records
 from helpers.benchmark.statistics import measured
+from helpers.cli import is_interrupted
 from helpers.errors import UserError, find_secrets, redact, redact_tree, tell_refusal
 from helpers.findings import (
     N_BLOCKS,
@@ -184,6 +187,14 @@ def execute_notebook(source: Path, target: Path, values: Mapping[str, Any]) -> N
     """Execute a notebook in the folder of its target, and on Linux speak to its kernel without TCP."""
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # the kernel of this environment
     remove_left(Path(tempfile.gettempdir()), "arrays-")
+    loop = ensure_event_loop()  # on which papermill waits for the kernel
+
+    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report what a task says that nobody waits for, but not of what an interrupt left behind."""
+        if not is_interrupted():
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(report)
     with tempfile.TemporaryDirectory(prefix=f"arrays-{os.getpid()}-") as folder:
         manager: dict[str, Any] = {"connection_file": f"{folder}/kernel.json"}
         if sys.platform == "linux" and len(folder) < _LONGEST:
