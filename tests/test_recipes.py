@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import numpy as np
 import obstore
 import pytest
 import xarray as xr
+import zarr
 from markdown_it import MarkdownIt
 from zarr.storage import ObjectStore
 
@@ -31,6 +33,8 @@ from tests.stores import client_environment, make_location
 
 PAGE = (ROOT / "recipes.md").read_text(encoding="utf-8")
 REFERENCE = ROOT / "results" / "reference"
+# The recipe that promises to do without credentials; the bucket of the others wants them.
+PUBLIC = "Open a public bucket"
 # A line that a reader takes the comment sign from, such as that of the endpoint.
 OPTIONAL = re.compile(r"^( *)# (.*,)(?:  # .*)?$", re.MULTILINE)
 
@@ -42,9 +46,13 @@ WRITTEN = {
 }
 _HEIGHTS = "gt1l/heights/h_ph"
 
-# Stands behind each block: keeps what was read.
+# Stands behind each block: keeps what was read, and in how many blocks of Dask.
 _KEEP = """
+import json
 import numpy
+if "dataset" in globals():
+    with open("chunks.json", "w") as file:
+        json.dump({name: len(sizes) for name, sizes in dataset.chunks.items()}, file)
 for name in {"temperature", "heights", "batch"} & globals().keys():
     numpy.save(f"{name}.npy", globals()[name])
 """
@@ -76,7 +84,9 @@ class World:
     granule: Path
     take_trace: Callable[[], list[Request]]
 
-    def run(self, language: str, block: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, language: str, block: str, folder: Path, *, is_anonymous: bool = False
+    ) -> subprocess.CompletedProcess[str]:
         """Run a block in a process and a folder of its own, with its optional lines."""
         code, n_lines = OPTIONAL.subn(r"\1\2", block)
         code = code.replace("https://s3.example.org", self.endpoint_url)
@@ -85,6 +95,8 @@ class World:
         if not (folder / "granule.h5").exists():
             os.link(self.granule, folder / "granule.h5")
         environment = {**self.environment, **address, "HOME": str(folder)}
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if is_anonymous else ():
+            del environment[name]
         if language == "python":
             (folder / "recipe.py").write_text(f"{code}{_KEEP}")
             return run_program(folder / "recipe.py", environment)
@@ -104,6 +116,16 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     location, folder = make_location(server, "bucket"), tmp_path_factory.mktemp("written")
     _write_fields(location, folder)
     granule = _write_granule(location, folder)
+    public = make_location(server, "public-bucket")
+    _write_fields(public, folder)
+    statement = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": ["s3:GetObject", "s3:ListBucket"],
+        "Resource": ["arn:aws:s3:::public-bucket", "arn:aws:s3:::public-bucket/*"],
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    public.botocore().put_bucket_policy(Bucket="public-bucket", Policy=policy)
     with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
         environment = {
             **client_environment(server),
@@ -131,9 +153,10 @@ def _write_fields(location: Location, folder: Path) -> None:
     encoding = {"temperature": {"chunksizes": (4, 20, 40), "zlib": True}}
     field.to_netcdf(path, engine="h5netcdf", encoding=encoding)
     obstore.put(location.obstore(), path.name, path)
+    step_by_step = {"temperature": {"chunksizes": (1, 20, 40), "zlib": True}}
     for number, part in enumerate((slice(0, 12), slice(12, 24))):
         half = folder / f"temperature-{number}.nc"
-        field.isel(time=part).to_netcdf(half, engine="h5netcdf", encoding=encoding)
+        field.isel(time=part).to_netcdf(half, engine="h5netcdf", encoding=step_by_step)
         obstore.put(location.obstore(), half.name, half)
 
 
@@ -194,6 +217,27 @@ def _keeps_blocks(world: World, folder: Path, trace: list[Request]) -> None:
     assert sum(one.nbytes for one in trace) <= 2 * size
 
 
+def _makes_few_tasks(world: World, folder: Path, trace: list[Request]) -> None:
+    """A file is one block, though it has twelve steps, each stored in chunks of its own."""
+    assert json.loads((folder / "chunks.json").read_text()) == {"time": 2, "y": 1, "x": 1}
+
+
+def _refuses_a_flipped_byte(world: World, folder: Path, trace: list[Request]) -> None:
+    """Whatever byte of a chunk that was written so changes, a read ends with an error."""
+    store = (world.location / "checked.zarr").obstore()
+    name = "temperature/c/0/0/0"
+    sound = bytes(obstore.get(store, name).bytes())
+    array = zarr.open_array(ObjectStore(store, read_only=True), path="temperature", mode="r")
+    for place in range(0, len(sound), len(sound) // 20):
+        damaged = bytearray(sound)
+        damaged[place] ^= 1
+        obstore.put(store, name, bytes(damaged))
+        with pytest.raises(ValueError, match="checksum"):
+            array[:4, :20, :40]
+    obstore.put(store, name, sound)
+    np.testing.assert_array_equal(array[...], WRITTEN["temperature"])
+
+
 def _reads_a_chunk_once(world: World, folder: Path, trace: list[Request]) -> None:
     assert len([one for one in trace if "/temperature/c/" in one.key]) == 1
     np.save(folder / "temperature.npy", WRITTEN["temperature"])
@@ -206,6 +250,8 @@ _ALSO: dict[str, Callable[[World, Path, list[Request]], None]] = {
     "Load random boxes": _draws_boxes,
     "Open netCDF through Dask": _keeps_blocks,
     "Keep chunks for tiles": _reads_a_chunk_once,
+    "Open many netCDF files": _makes_few_tasks,
+    "Write Zarr with a checksum": _refuses_a_flipped_byte,
 }
 
 
@@ -219,11 +265,20 @@ def test_recipe_reads_what_was_written(title: str, world: World, tmp_path: Path)
             pytest.skip(f"{program} is not on PATH")
         if "--apply" in block and shutil.which("h5repack") is None:
             pytest.skip("h5repack is not on PATH: apt install hdf5-tools")
-        done = world.run(language, block, tmp_path)
+        done = world.run(language, block, tmp_path, is_anonymous=title == PUBLIC)
         assert done.returncode == 0, done.stderr
     if also := _ALSO.get(title):
         also(world, tmp_path, world.take_trace())
     check_values(tmp_path)
+
+
+def test_a_bucket_that_is_not_public_refuses_those_without_credentials(
+    world: World, tmp_path: Path
+) -> None:
+    """The recipe for public buckets is tested against a store that does ask who reads."""
+    for language, block in RECIPES[PUBLIC]:
+        private = block.replace("s3://public-bucket", "s3://bucket")
+        assert world.run(language, private, tmp_path, is_anonymous=True).returncode != 0
 
 
 def test_address_from_the_environment(world: World, tmp_path: Path) -> None:
