@@ -9,6 +9,7 @@ import math
 import os
 import shlex
 import stat
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
@@ -35,10 +36,13 @@ from helpers.paths import replace_file
 from helpers.untrusted import UntrustedFolder
 
 FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
+MAX_ARCHIVED = 30_000
+"""Requests in the HTTP archive, the first of them: a browser opens no more, and the table has all."""
+
 MAX_ROWS = 300_000
 """Requests of a stored trace that is read."""
 
-READ_S, REPORT_S = 4.0, 5.0
+READ_S, REPORT_S = 5.5, 4.0
 """Seconds in which a stored trace is read, and in which it is analysed."""
 
 _MAX_SAMPLES = 50_000  # of processor seconds, written and read
@@ -58,17 +62,26 @@ def redact_run(run: Run, command: Sequence[str]) -> tuple[Run, list[str]]:
     clean_paths, numbers = dict[str, str](), dict[str, int]()
     for path, clean in zip(paths, redact_paths(paths, secrets), strict=True):
         number = numbers[clean] = numbers.get(clean, 0) + 1
-        clean_paths[path] = _flatten(clean if number == 1 else f"{clean}~{number}")
-    names = [*{text for row in run.rows for text in (row.host, row.process, row.user_agent)}]
+        clean = _flatten(clean if number == 1 else f"{clean}~{number}")
+        clean_paths[path] = path if clean == path else clean
+    names = [
+        *{row.host for row in run.rows},
+        *{row.process for row in run.rows},
+        *{row.user_agent for row in run.rows},
+        *{row.method for row in run.rows},
+    ]
     clean_names = dict(zip(names, map(_flatten, redact_tree(names, secrets)), strict=True))
+    all_clean = [*clean_names] == [*clean_names.values()]
     rows = [
-        replace(
+        row
+        if all_clean and clean_paths[row.key] == row.key
+        else replace(
             row,
             key=clean_paths[row.key],
             host=clean_names[row.host],
             process=clean_names[row.process],
             user_agent=clean_names[row.user_agent],
-            method=_flatten(row.method),
+            method=clean_names[row.method],
         )
         for row in run.rows
     ]
@@ -172,8 +185,8 @@ def write_har(run: Run, command: Sequence[str]) -> str:
         "headersSize": -1,
         "httpVersion": "HTTP/1.1",
     }
-    entries = []
-    for row in sorted(run.rows, key=lambda row: row.start_s):
+    entries, rows = [], sorted(run.rows, key=lambda row: row.start_s)
+    for row in rows[:MAX_ARCHIVED]:
         end_s = row.end_s or row.first_byte_s or row.start_s
         first_s = row.first_byte_s or end_s
         timings = {
@@ -225,7 +238,7 @@ def _read(source: UntrustedFolder) -> tuple[Run, list[str]]:
     if not isinstance(told, dict) or not {"command", "run"} <= {*told}:
         raise source.refuse("trace.json has no command and run", f"what {FILES[1]} has")
     table = source.read_text("trace.csv", max_nbytes=_TABLE_NBYTES, max_lines=MAX_ROWS + 1)
-    rows = [*_read_rows(table, source)]
+    rows = _read_rows(table, source)
     try:
         run: Run = TypeAdapter(Run).validate_python({**told["run"], "rows": ()})
         command = shlex.split(told["command"])
@@ -260,51 +273,76 @@ def _find_nonsense(run: Run) -> str:
     return ""
 
 
-def _parse_seconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= _LAST_S:
-        raise ValueError(text)
-    return value
+def _parse_seconds(texts: Sequence[str]) -> list[float]:
+    values = [*map(float, texts)]
+    return _check(values, texts, min(values, default=0.0) >= 0 and _is_below(values, _LAST_S))
 
 
-def _parse_count(text: str) -> int:
-    value = int(text) if len(text) <= 20 else -1
-    if not 0 <= value <= _MOST:
-        raise ValueError(text)
-    return value
+def _parse_counts(texts: Sequence[str]) -> list[int]:
+    is_short = max(map(len, texts), default=0) <= _MAX_DIGITS
+    values = [*map(int, texts)] if is_short else []
+    return _check(
+        values, texts, is_short and min(values, default=0) >= 0 and _is_below(values, _MOST)
+    )
 
 
+def _parse_places(texts: Sequence[str]) -> list[int | None]:
+    counts = iter(_parse_counts([text for text in texts if text]))
+    return [next(counts) if text else None for text in texts]
+
+
+def _is_below(values: Sequence[float], most: float) -> bool:
+    """Tell whether all values are numbers, and none is larger."""
+    return all(value <= most for value in values)
+
+
+def _check(values: list[Any], texts: Sequence[str], is_allowed: bool) -> list[Any]:
+    if not is_allowed:
+        raise ValueError(texts)
+    return values
+
+
+_MAX_DIGITS = 20
 _BOOLEANS = {"True": True, "False": False}
-_PARSERS: Mapping[Any, tuple[Callable[[str], Any], str]] = {
+_PARSERS: Mapping[Any, tuple[Callable[[Sequence[str]], list[Any]], str]] = {
     float: (_parse_seconds, f"seconds from 0 to {_LAST_S:.0e}"),
-    int: (_parse_count, f"a whole number from 0 to {_MOST}"),
-    int | None: (lambda text: _parse_count(text) if text else None, "a whole number, or nothing"),
-    bool: (_BOOLEANS.__getitem__, "True or False"),
-    str: (str, "text"),
+    int: (_parse_counts, f"a whole number from 0 to {_MOST}"),
+    int | None: (_parse_places, "a whole number, or nothing"),
+    bool: (lambda texts: [_BOOLEANS[text] for text in texts], "True or False"),
+    str: (lambda texts: [*map(sys.intern, texts)], "text"),
 }
 
 
-def _read_rows(text: str, source: UntrustedFolder) -> Iterator[TracedRequest]:
-    """Read the table of requests, each value of its type and within bounds."""
-    hints = get_type_hints(TracedRequest)
-    lines = csv.reader(io.StringIO(text, newline=""))
+def _read_rows(text: str, source: UntrustedFolder) -> list[TracedRequest]:
+    """Read the table of requests column by column, each value of its type and within bounds."""
     try:
-        columns = next(lines, [])
-        if sorted(columns) != sorted(_COLUMNS):
-            odd = sorted({*columns} ^ {*_COLUMNS}) or ["a column that stands twice"]
-            raise source.refuse(f"trace.csv: {cut(odd[0])}", f"the columns {', '.join(_COLUMNS)}")
-        parsers = [_PARSERS[hints[name]] for name in columns]
-        for number, values in enumerate(lines, 2):
-            if len(values) != len(columns):
-                problem = f"trace.csv: line {number} has {len(values)} values"
-                raise source.refuse(problem, f"{len(columns)}, one a column")
-            row = {}
-            for name, (parse, allowed), value in zip(columns, parsers, values, strict=True):
-                try:
-                    row[name] = parse(value)
-                except (ValueError, KeyError) as error:
-                    problem = f"trace.csv: line {number}, {name}: {show(value)}"
-                    raise source.refuse(problem, allowed) from error
-            yield TracedRequest(**row)
-    except csv.Error as error:
+        columns, *lines = csv.reader(io.StringIO(text, newline=""))
+    except (csv.Error, ValueError) as error:
         raise source.refuse(f"trace.csv: {cut(str(error))}", "a table in CSV") from error
+    if sorted(columns) != sorted(_COLUMNS):
+        odd = sorted({*columns} ^ {*_COLUMNS}) or ["a column that stands twice"]
+        raise source.refuse(f"trace.csv: {cut(odd[0])}", f"the columns {', '.join(_COLUMNS)}")
+    for number, values in enumerate(lines, 2):
+        if len(values) != len(columns):
+            problem = f"trace.csv: line {number} has {len(values)} values"
+            raise source.refuse(problem, f"{len(columns)}, one a column")
+    hints, table = get_type_hints(TracedRequest), dict[str, list[Any]]()
+    for name, texts in zip(columns, zip(*lines, strict=True), strict=True) if lines else ():
+        parse, allowed = _PARSERS[hints[name]]
+        try:
+            table[name] = parse(texts)
+        except (ValueError, KeyError) as error:
+            number = next(n for n, value in enumerate(texts, 2) if not _is_parsed(parse, value))
+            problem = f"trace.csv: line {number}, {name}: {show(texts[number - 2])}"
+            raise source.refuse(problem, allowed) from error
+    default = asdict(TracedRequest(0.0))
+    filled = (table.get(name, [value] * len(lines)) for name, value in default.items())
+    return [TracedRequest(*row) for row in zip(*filled, strict=True)] if lines else []
+
+
+def _is_parsed(parse: Callable[[Sequence[str]], list[Any]], value: str) -> bool:
+    try:
+        parse([value])
+    except (ValueError, KeyError):
+        return False
+    return True

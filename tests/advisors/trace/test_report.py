@@ -211,6 +211,18 @@ def test_the_archive_is_har() -> None:
     assert entry["startedDateTime"] == "1970-01-01T00:00:00.000+00:00"
 
 
+def test_files_of_many_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive has the first and says so, the page some of all, and the table each."""
+    monkeypatch.setattr(stored, "MAX_ARCHIVED", 5)
+    monkeypatch.setattr(render, "_MOST_BARS", 10)
+    run = run_of(chain(20))
+    log = json.loads(stored.write_har(run, ["x"]))["log"]
+    assert (len(log["entries"]), log["comment"]) == (5, "the first 5 of 20 requests")
+    page = render.write_html(run, findings.report(run), ["x"])
+    assert page.count("<g fill") == 10 and "One of each 2 is shown" in page
+    assert stored.write_csv(run.rows).count("\n") == 21
+
+
 def test_the_waterfall_is_one_page(tmp_path: Path) -> None:
     """It loads nothing, fits a phone, and takes names for what they are."""
     rows = chain(30, key="/b/<script>alert(1)</script>{i}")
@@ -357,7 +369,7 @@ def test_a_full_disk_takes_the_files_alone(tmp_path: Path, monkeypatch: pytest.M
     result = CliRunner().invoke(cli.trace, words)
     assert result.exit_code == 1
     assert "9 requests to" in result.stderr
-    assert "no files: No space left on device" in result.stderr
+    assert "wire trace: no files: " in result.stderr
     assert "above --max" in result.stderr
 
 
