@@ -216,6 +216,8 @@ def write_har(run: Run, command: Sequence[str]) -> str:
         "entries": entries,
         "_command": shlex.join(command),
     }
+    if len(rows) > MAX_ARCHIVED:
+        log["comment"] = f"the first {MAX_ARCHIVED} of {len(rows)} requests"
     return json.dumps({"log": log})
 
 
