@@ -20,7 +20,7 @@ import click
 import numpy as np
 from scipy.optimize import nnls  # it ships no types
 
-from helpers.errors import UserError, cut, say, show
+from helpers.errors import UserError, cut, explain_system, say, show
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 LEVEL = 90  # percent of runs that lie in an interval
@@ -319,7 +319,8 @@ def read_runs(path: str) -> dict[str, list[float]]:
             reader = csv.DictReader(io.StringIO(read.decode("utf-8-sig")), strict=True)
             header, lines = [*(reader.fieldnames or ())], [*reader]
     except (OSError, ValueError, csv.Error) as error:
-        reason = reason or getattr(error, "strerror", None) or "it is no CSV in UTF-8"
+        said = explain_system(error) if isinstance(error, OSError) else "it is no CSV in UTF-8"
+        reason = reason or said
     if reason:
         raise UserError(f"{cut(path)}: not read: {reason}; allowed: a CSV file of runs")
     names = [name for name in _COLUMNS if name in header]

@@ -8,6 +8,7 @@ stands: in an address, behind a name that says so, or by its own form.
 from __future__ import annotations
 
 import csv
+import errno
 import functools
 import html
 import io
@@ -53,41 +54,143 @@ def printable(text: str) -> str:
 def tell_refusal(error: OSError) -> str:
     """Say in one line what the system did not allow, and where."""
     where = f"{cut(str(error.filename))}: " if error.filename else ""
-    told = error.strerror or " ".join(str(error).split())
-    return f"{where}{told}; allowed: a folder that can be written and has room"
+    return f"{where}{explain_system(error)}; allowed: a folder that can be written and has room"
+
+
+def explain_system(error: OSError) -> str:
+    """Say in our words what a system refuses, whatever its own are.
+
+    Examples
+    --------
+    >>> explain_system(FileNotFoundError(2, "No such file or directory"))
+    'nothing is there'
+    """
+    name = errno.errorcode.get(error.errno or 0, "")
+    for names, words in _SYSTEM.items():
+        if name in names.split():
+            return words
+    if isinstance(error, TimeoutError):
+        return "no answer came in time"
+    return f"the system refuses it ({name})" if name else cut(" ".join(str(error).split()))
+
+
+_SYSTEM = {
+    "ENOENT": "nothing is there",
+    "EACCES EPERM": "you may not",
+    "EISDIR": "it is a folder",
+    "ENOTDIR": "a part of its path is no folder",
+    "EEXIST": "it is there already",
+    "ENOTEMPTY": "the folder is not empty",
+    "ENOSPC EDQUOT": "no space is left",
+    "EROFS": "it may only be read",
+    "ENAMETOOLONG": "its name is too long",
+    "ELOOP": "its links lead in a circle",
+    "EMFILE ENFILE": "too many files are open",
+    "ENOEXEC": "it is no program for this machine",
+    "EIO": "its disk cannot read or write it",
+    "ENODEV ENXIO": "its device is not there",
+    "ETXTBSY EBUSY": "it is in use",
+    "EFBIG": "it would be too large",
+    "EXDEV": "it lies on another disk",
+    "EADDRINUSE": "its port is taken",
+    "ECONNREFUSED": "nobody listens there",
+    "ECONNRESET EPIPE ECONNABORTED": "the connection was closed",
+    "EHOSTUNREACH ENETUNREACH": "no way leads there",
+    "ETIMEDOUT": "no answer came in time",
+}
+"""What errors of the system mean to a user, by their names."""
 
 
 def explain(error: Any, *, depth: int | None = None) -> str:
-    """Say in one line what pydantic says in four: the first field, its value and what is allowed.
+    """Say in one line what pydantic says in four, in our words: the first field, its value and what is allowed.
 
     A field is named by its whole place, or by the first `depth` parts of it.
     """
     first = error.errors(include_url=False)[0]
-    context = first.get("ctx", {})
-    if not first["loc"]:  # of several parameters together, in their own words
-        return str(context.get("error", first["msg"]))
-    where, words = ".".join(map(str, first["loc"][:depth])), _WORDS.get(first["type"])
-    if first["type"] in ("missing", "extra_forbidden", "unexpected_keyword_argument"):
-        return f"{where}: {first['msg']}"
-    words = words or ("{error}" if "error" in context else first["msg"])
-    return f"{where}: {show(first['input'])}; allowed: {words.format(**context)}"
+    kind, context = first["type"], first.get("ctx", {})
+    where = ".".join(map(str, first["loc"][:depth]))
+    if kind in ("value_error", "assertion_error"):  # of a check of our own, in its own words
+        words = str(context.get("error") or "another value")
+        return f"{where}: {show(first['input'])}; allowed: {words}" if where else words
+    begin = f"{where}: " * bool(where)
+    if kind.startswith("missing"):
+        return f"{begin}is missing; allowed: stated"
+    if kind in ("extra_forbidden", "unexpected_keyword_argument", "no_such_attribute"):
+        return f"{begin}{show(first['input'])}; no such name; allowed: names that are documented"
+    words = _WORDS.get(kind) or next(
+        (text for family, text in _FAMILIES.items() if f"{kind}_".startswith(f"{family}_")),
+        "another value",
+    )
+    return f"{begin}{show(first['input'])}; allowed: {words.format(**context)}"
 
 
 _WORDS = {
     "literal_error": "{expected}",
+    "enum": "{expected}",
     "greater_than_equal": "at least {ge}",
     "greater_than": "above {gt}",
     "less_than_equal": "at most {le}",
     "less_than": "below {lt}",
+    "multiple_of": "multiples of {multiple_of}",
     "too_short": "at least {min_length} in the list",
     "too_long": "at most {max_length} in the list",
     "string_pattern_mismatch": "text like {pattern}",
+    "string_too_short": "text of at least {min_length} characters",
+    "string_too_long": "text of at most {max_length} characters",
+    "string_not_ascii": "text in ASCII",
     "finite_number": "a finite number",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "string_type": "text",
-    "list_type": "a list",
+    "int_parsing_size": "a whole number of fewer digits",
+    "date_past": "a date in the past",
+    "date_future": "a date in the future",
+    "datetime_past": "a time in the past",
+    "datetime_future": "a time in the future",
+    "invalid_key": "names that are text",
+    "url_scheme": "an address that begins with {expected_schemes}",
+    "decimal_max_digits": "at most {max_digits} digits",
+    "decimal_max_places": "at most {decimal_places} digits after the point",
+    "decimal_whole_digits": "at most {whole_digits} digits before the point",
 }
+"""What pydantic's kinds of errors allow."""
+
+_FAMILIES = {
+    "none": "nothing",
+    "int": "a whole number",
+    "float": "a number",
+    "decimal": "a number",
+    "complex": "a number",
+    "fraction": "a number",
+    "bool": "true or false",
+    "string": "text",
+    "bytes": "text",
+    "datetime": "a date and time, such as 2026-01-31T12:00:00",
+    "date": "a date, such as 2026-01-31",
+    "time_delta": "a duration",
+    "timezone": "a time with its zone as asked for",
+    "time": "a time, such as 12:00:00",
+    "url": "an address",
+    "uuid": "an identifier",
+    "json": "JSON",
+    "list": "a list",
+    "tuple": "a list",
+    "named_tuple": "a list",
+    "set": "a list",
+    "frozen_set": "a list",
+    "deque": "a list",
+    "iterable": "a list",
+    "iteration": "a list",
+    "arguments": "a list",
+    "recursion": "values that do not hold themselves",
+    "dict": "names with values",
+    "frozen_dict": "names with values",
+    "ordered_dict": "names with values",
+    "counter": "names with values",
+    "mapping": "names with values",
+    "model": "names with values",
+    "dataclass": "names with values",
+    "union": "one of the kinds that are documented",
+    "frozen": "as it was",
+}
+"""What all kinds allow whose names begin so, where none of their own is above."""
 
 
 def write_bytes(value: float) -> str:

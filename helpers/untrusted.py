@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from helpers.errors import UserError, cut, show, write_bytes
+from helpers.errors import UserError, cut, explain_system, show, write_bytes
 
 MAX_NBYTES = 32_000_000
 """Bytes of a file, unless a caller allows others."""
@@ -113,7 +113,7 @@ class UntrustedFolder:
                 entries = [*_scan(self.folder / parent, max_files + 1)]
             except OSError as error:
                 raise self.refuse(
-                    f"{cut(str(parent))}: {error.strerror}", "a folder to read"
+                    f"{cut(str(parent))}: {explain_system(error)}", "a folder to read"
                 ) from error
             for entry in entries:
                 path = parent / entry.name
@@ -148,7 +148,7 @@ class UntrustedFolder:
             yield descriptors[-1]
         except OSError as error:
             is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and len(descriptors) > 0
-            reason = "is a link, or no regular file" if is_link else error.strerror
+            reason = "is a link, or no regular file" if is_link else explain_system(error)
             raise self.refuse(f"{cut(name)}: {reason}", _REGULAR) from error
         finally:
             for descriptor in descriptors:

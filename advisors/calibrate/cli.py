@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,8 @@ def calibrate(
     check_address(location, prefix)
     if out.suffix not in (".yml", ".yaml"):
         raise UserError(f"out: {out}; allowed: a name that ends in .yml")
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise UserError(f"out: {out}; allowed: a file in a folder that can be written")
     if out.exists():
         raise UserError(f"out: {out} is there; allowed: a file that is not")
     if not 0 < max_mb <= _MOST_MB:

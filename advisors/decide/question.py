@@ -57,6 +57,8 @@ EXTENTS_ALLOWED = (
 
 def _read_extents(text: Any) -> Any:
     """Read ``87600,721,1440`` or ``87600x721x1440``."""
+    if not isinstance(text, str | list | tuple):
+        raise ValueError(EXTENTS_ALLOWED)
     parts = re.split("[,x]", text) if isinstance(text, str) else [*map(str, text)]
     sound = [part.strip() for part in parts if re.fullmatch(r"\s*[0-9]{1,16}\s*", part)]
     extents = tuple(map(int, sound))

@@ -16,7 +16,7 @@ import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc and its kin
 from fsspec.spec import AbstractBufferedFile
 
 from helpers.cli import check_interrupt
-from helpers.errors import UserError, cut, redact, show
+from helpers.errors import UserError, cut, explain_system, redact, show
 from helpers.objectstore.locations import Location, open_location
 from helpers.objectstore.processes import deadline
 
@@ -108,6 +108,8 @@ def open_hdf5(file: Any, name: str, **options: Any) -> Iterator[h5py.File]:
 
 def shorten_error(error: BaseException) -> str:
     """Give what an error says in one line; its kind where it says nothing."""
+    if isinstance(error, OSError) and error.errno:
+        return explain_system(error)
     return cut(" ".join(str(error).split()).strip("'\"")) or type(error).__name__
 
 

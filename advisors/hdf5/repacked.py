@@ -20,7 +20,7 @@ from advisors.hdf5 import files
 from advisors.hdf5.inspection import FileLayout, Read, Variable, merge_spans
 from advisors.hdf5.prediction import MIB
 from helpers.cli import check_interrupt
-from helpers.errors import UserError, cut, show
+from helpers.errors import UserError, cut, explain_system, show
 from helpers.objectstore.processes import remove_left, start_child
 
 Shape = tuple[int, ...]
@@ -244,7 +244,7 @@ def check_out(out: Path) -> None:
         remove_left(out.parent, _MINE)
         tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-").cleanup()
     except OSError as error:
-        told = f"{out.parent} cannot be written to ({error.strerror})"
+        told = f"{out.parent} cannot be written to ({explain_system(error)})"
         raise UserError(f"apply: {told}; allowed: a folder that can") from error
 
 

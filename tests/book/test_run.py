@@ -190,7 +190,7 @@ def test_failures_are_reported_and_the_others_run(
     bad, dies, full, wrong = run.explain_failures(outcomes)
     assert "unlucky" in bad and "make run CASE=study/bad SITE=laptop" in bad
     assert "its kernel died" in dies
-    assert full.startswith("study/full failed: full.fingerprint: No space left on device; allowed")
+    assert full.startswith("study/full failed: full.fingerprint: no space is left; allowed")
     assert "no such parameter" in wrong
     assert "unlucky" in all_cases[0].result(".failed.ipynb").read_text()
     assert not [name for name in list_files(all_cases[0]) if ".running" in name]

@@ -77,7 +77,7 @@ def test_help_imports_no_command() -> None:
     [
         (UserError("seed: 2"), "error: seed: 2"),
         (UserError("a\x1b[31mb"), r"error: a\\x1b\[31mb"),
-        (OSError(errno.ENOSPC, "No space left", "a\x1b[31mb"), r"error: a\\x1b\[31mb: No space left; allowed"),
+        (OSError(errno.ENOSPC, "No space left", "a\x1b[31mb"), r"error: a\\x1b\[31mb: no space is left; allowed"),
         (ModuleNotFoundError("no", name="zarr"), r"error: wire .*: zarr is not installed; allowed: after pip"),
         (OSError(errno.EBADF, "at redis://u:secret@host"), r"(?s)Traceback.*redis://\*\*\*@host"),
     ],

@@ -180,9 +180,9 @@ def test_the_environment_is_what_was_given(tmp_path: Path) -> None:
 
 def test_what_cannot_be_started_or_waited_for_is_one_line(tmp_path: Path) -> None:
     """A missing program, a log in a folder that is not there, and a child that never gets ready."""
-    with pytest.raises(UserError, match=r"^/no/such: cannot be started \(No such file.*\)$"):
+    with pytest.raises(UserError, match=r"^/no/such: cannot be started \(nothing is there\)$"):
         start_child(["/no/such"])
-    with pytest.raises(UserError, match=r"^log .*/no/log: cannot be written \(No such"):
+    with pytest.raises(UserError, match=r"^log .*/no/log: cannot be written \(nothing is there"):
         start_child(SLEEP, log=tmp_path / "no" / "log")
     with start_child(SLEEP) as child, pytest.raises(UserError, match=r"not ready in 0\.1 s"):
         child.wait_until(lambda: False, timeout_s=0.1)
