@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pandas as pd
 
@@ -46,6 +47,32 @@ def merge_runs(table: pd.DataFrame) -> pd.DataFrame:
     merged["least_waits"], merged["most_waits"] = groups["n_waits"].min(), groups["n_waits"].max()
     merged["versions"] = groups["versions"].first()
     return merged.reset_index().sort_values("environment", key=_rank, kind="stable")
+
+
+_PATH = re.compile(r"\s*\(?(?:[\w.~+-]*/){2,}[^\s)]*\)?")
+
+
+def list_refusals(table: pd.DataFrame) -> pd.DataFrame:
+    """List what clients raised instead of asking, a line for each reason, with the versions that did.
+
+    A reason is its first sentence, without the paths of the machine that ran it.
+    """
+    refused = table[table["absent"] != ""]
+    reasons = refused["absent"].map(shorten_reason)
+    lines = refused.assign(raised=reasons).groupby(["client", "raised"], sort=False)
+    versions = lines["environment"].agg(lambda names: ", ".join(dict.fromkeys(names)))
+    return versions.rename("version").reset_index("raised")[["version", "raised"]]
+
+
+def shorten_reason(reason: str) -> str:
+    """Shorten what a client raised to one sentence without paths.
+
+    Examples
+    --------
+    >>> shorten_reason("ImportError: cannot import 'a' from 'b' (./venv/lib/b.py). Try c.")
+    "ImportError: cannot import 'a' from 'b'"
+    """
+    return _PATH.sub("", reason).partition(". ")[0].rstrip(".")
 
 
 def _rank(environments: pd.Series[str]) -> pd.Series[float]:

@@ -86,6 +86,19 @@ def test_a_repeat_may_be_a_warm_up_and_a_count_may_not() -> None:
     assert findings.compare_repeats(table).tolist() == [False]
 
 
+def test_what_clients_raised_is_a_line_each_without_paths() -> None:
+    """Versions that raised the same share a line; what was asked has none."""
+    raised = (
+        "ImportError: no 'a' in 'b' (./.cache/ledger/0a/venv/lib/python3.12/site-packages/b.py)"
+    )
+    lines = [("a", "1", raised), ("a", "1", raised), ("a", "2", raised), ("a", "3", ""), ("b", "1", "KeyError: 'c'. More.")]  # fmt: skip
+    table = findings.list_refusals(pd.DataFrame(lines, columns=["client", "environment", "absent"]))
+    assert table.reset_index().to_numpy().tolist() == [
+        ["a", "1, 2", "ImportError: no 'a' in 'b'"],
+        ["b", "1", "KeyError: 'c'"],
+    ]
+
+
 def test_environments_are_listed_in_one_file() -> None:
     """Each has a name of its own, clients and layouts that the ledger knows, and a day and a Python."""
     found = read_environments()
