@@ -96,15 +96,20 @@ def compare_layouts(blocks: pd.DataFrame) -> dict[tuple[str, str], Interval]:
     }
 
 
+def rank_rules(over: Mapping[str, Interval]) -> list[str]:
+    """List the sizes of the balance rule that one medium has, the fastest first."""
+    return sorted((rule for rule in RULES if rule in over), key=lambda rule: over[rule].centre)
+
+
 def contrast(part: pd.DataFrame, over: Mapping[str, Interval]) -> dict[str, Interval]:
-    """Compute what bytes and proportions gain on one medium, each with the other held.
+    """Compute what bytes and proportions gain on one medium.
 
     `part` are the blocks of the medium, `over` its layouts over ours. *Bytes* is the rule at its
     worst size over its best, *bad proportions* the best chunks for one access over the rule at
-    about the same bytes. *Proportions* is the rule at its best size over ours, whose bytes are
-    near.
+    about the same bytes. *Proportions* is the rule at its best size over ours, whose bytes differ
+    too, so it is what the search gains by both.
     """
-    rules = sorted((one for one in RULES if one in over), key=lambda one: over[one].centre)
+    rules = rank_rules(over)
     gains = {"proportions": least(over[one] for one in rules)}
     if len(rules) > 1:
         gains["bytes"] = statistics.paired_ratio(part, rules[-1], rules[0], value=MIX)
