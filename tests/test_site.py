@@ -34,7 +34,7 @@ REFERENCE = ROOT / "results" / "reference"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The book as published: built from the committed results alone, here or by who names it."""
-    root = tmp_path_factory.mktemp("site") / "a project"
+    root = tmp_path_factory.mktemp("site") / "a {project} #1 %41 $x"
     root.mkdir()
     if built := os.environ.get("ARRAYS_TEST_BOOK"):
         for name in ("html", "stage"):
