@@ -128,6 +128,15 @@ class Claim:
     unlike: str = ""  # in which respects ours is not as theirs
     ours: tuple[Ours, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse two figures of one case: each is shown and judged by its case, so one would be lost."""
+        cases = [one.case for one in self.ours]
+        if twice := [case for case in cases if cases.count(case) > 1]:
+            told = f"{cut(self.says)}: ours has {twice[0]} twice"
+            raise UserError(
+                f"{told}; allowed: each case once, and a claim of its own for another figure"
+            )
+
     def answer(self) -> dict[str, Finding]:
         """Read our figures, by case."""
         read = ((one.case, one.read()) for one in self.ours)

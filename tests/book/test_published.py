@@ -61,6 +61,14 @@ def make_claim(**more: Any) -> published.Claim:
     return published.Claim(study="invented", says="it is so", **more)
 
 
+def test_a_claim_has_one_figure_of_each_case() -> None:
+    """A second one would replace the first without a word."""
+    figures = [published.Ours(case="study/case", key=key) for key in ("a", "b")]
+    with pytest.raises(UserError, match="study/case twice; allowed: each case once"):
+        make_claim(ours=tuple(figures))
+    assert make_claim(ours=(figures[0],)).ours
+
+
 @pytest.mark.parametrize(
     ("bounds", "found", "expected"),
     [
