@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pandas as pd
 from scipy import stats  # it ships no types
 
 from helpers.benchmark.statistics import Comparison, Interval
+from helpers.findings import Finding, as_finding
 from helpers.plotting.tables import trace_of
 from studies.flipped_bytes.protection import PAIRS
 from studies.flipped_bytes.workload import ENDED
@@ -30,6 +31,21 @@ def silent_percent(counts: pd.Series[int]) -> Interval:
     centre, low, high = (100 * float(share) for share in (n_silent / n, low, high))
     # a count has no noise
     return Interval(centre, low, high, n, quantity="silent of flipped bytes, %", noise=1.0)
+
+
+def find_percent_longer(cost: Comparison) -> Finding:
+    """Turn the ratio of two times into per cent, in which a small cost does not round to none.
+
+    Examples
+    --------
+    >>> cost = Comparison("slower", Interval(1.25, 1.125, 1.5, 20), 1.02)
+    >>> found = find_percent_longer(cost)
+    >>> found.value, found.low, found.high, found.unit, found.verdict
+    (25.0, 12.5, 50.0, '%', 'slower')
+    """
+    found = as_finding(cost)
+    value, low, high = (100 * (ratio - 1) for ratio in (found.value, found.low, found.high))
+    return replace(found, value=value, low=low, high=high, unit="%")
 
 
 def tabulate_costs(costs: Mapping[str, Comparison], labels: Mapping[str, str]) -> pd.DataFrame:
