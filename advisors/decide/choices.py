@@ -446,10 +446,12 @@ def _describe_file(
     """Describe the file of an access in the middle of the array, and how many times as much is read.
 
     Of chunks that are too many to list, some stand for all; one that is too large to hold is read
-    in parts. What has no chunks is read in runs of neighbours.
+    in parts. What has no chunks is read in runs of neighbours. Where most chunks were never stored,
+    an access finds as large a share of them as there is.
     """
     array, ratio, shape = question.array, question.store.compression_ratio, pattern.shape
     lies = array.lies
+    is_there = layout is not None and layout == array.layout
     is_whole = access.extent == shape
     runs = shape if is_whole else (1,) * (len(shape) - 1) + shape[-1:]
     chunk = layout.chunk_shape if layout else runs
@@ -459,18 +461,27 @@ def _describe_file(
     counts = [math.floor(n + 0.5) for n in mean]
     ranges = [range((n - k) // 2, (n + k) // 2) for n, k in zip(grid, counts, strict=True)]
     n_read = min(pattern.together, question.n_arrays, _MOST_READ)
+    n_stored = n_all = math.prod(grid)
+    if lies and is_there and lies.variables:
+        n_stored = max(1, min(lies.variables[0].n_chunks, n_all))
+    density = n_stored / n_all
+    n_mean, ratio = math.prod(mean) * density, ratio * density
     nbytes = float(math.prod(chunk) * pattern.itemsize)
     n_parts = max(1, math.ceil(nbytes / ratio / _MOST_NBYTES))
     nbytes /= n_parts
     most = max(1, int(min(_MOST_LISTED, _MOST_LISTED_NBYTES * ratio / nbytes) / n_read))
     places = itertools.islice(itertools.product(*ranges), most)
-    chunks = [int(np.ravel_multi_index(place, grid)) for place in places]
+    if density < 1:
+        n = max(1, min(most, math.floor(n_mean + 0.5)))
+        chunks = [*range((n_stored - n) // 2, (n_stored + n) // 2)]
+    else:
+        chunks = [int(np.ravel_multi_index(place, grid)) for place in places]
     touched = [n * n_parts + i for n in chunks for i in range(min(n_parts, most))][:most]
     n_variables = (
         max(1, round(lies.file_nbytes * ratio / array.nbytes)) if lies else question.n_arrays
     )
     described = describe_layout(
-        n_chunks=math.prod(grid) * n_parts,
+        n_chunks=n_stored * n_parts,
         chunk_nbytes=nbytes / ratio,
         n_variables=min(n_variables, _MOST_LISTED),
         n_read=n_read,
@@ -478,15 +489,15 @@ def _describe_file(
         touched=touched,
         value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
     )
-    is_known = lies and layout == array.layout and n_parts == 1
-    if lies and is_known and [len(one) for one in lies.chunks] == [math.prod(grid)] * n_read:
+    is_known = lies and is_there and n_parts == 1
+    if lies and is_known and [len(one) for one in lies.chunks] == [n_stored] * n_read:
         described = replace(
             lies,
             read=tuple(_pick_reads(one, set(touched)) for one in lies.read),
             references_nbytes=described.references_nbytes,
             decode_s=described.decode_s,
         )
-    return described, math.prod(mean) * n_parts / len(touched) * pattern.together / n_read
+    return described, n_mean * n_parts / len(touched) * pattern.together / n_read
 
 
 def _pick_reads(reads: Sequence[Read], touched: set[int]) -> tuple[Read, ...]:

@@ -128,10 +128,15 @@ class Deadline:
         return time.monotonic() >= self._end_s
 
 
+MAX_LINKS = 100_000
+"""Links of a group that are listed; the library lists all at once, and no deadline ends that."""
+
+
 def walk(file: h5py.File, deadline: Deadline | None = None) -> Iterator[tuple[str, Any]]:
     """Give path and handle of each object that hard links lead to, each once, groups before what is in them.
 
     Without recursion, for groups may be nested a thousand deep; each is opened from the one above.
+    What a group of too many links holds is left out, and counted by the deadline.
     """
     deadline, seen = deadline or Deadline(), set[int]()
     stack: list[tuple[str, Any, bytes]] = [("", file.id, b"/")]  # path, where it lies, its name
@@ -148,6 +153,9 @@ def walk(file: h5py.File, deadline: Deadline | None = None) -> Iterator[tuple[st
         seen.add(address)
         yield path, found
         if isinstance(found, h5py.h5g.GroupID):
+            if len(found) > MAX_LINKS:
+                deadline.n_left_out += len(found)
+                continue
             names = [one.decode(errors="surrogateescape") for one in found]
             stack += [(f"{path}/{name}", found, os.fsencode(name)) for name in reversed(names)]
 

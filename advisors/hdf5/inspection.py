@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import h5py
 
 from advisors.hdf5.files import (
+    MAX_LINKS,
     Deadline,
     find_dataset,
     get_page_nbytes,
@@ -104,6 +105,9 @@ def iterate_listed(
         if not isinstance(group := file.get(name or "/"), h5py.Group):
             continue  # what is looked for in it is refused by its name
         yield name, group.id
+        if len(group) > MAX_LINKS:
+            deadline.n_left_out += len(group)
+            continue
         for n, key in enumerate(group):
             if deadline.is_over:
                 deadline.n_left_out += len(group) - n
@@ -252,6 +256,12 @@ class Variable:
         """Bytes of a chunk in memory, or of all values where it is not chunked."""
         n_elements = math.prod(self.chunk_shape or self.shape)
         return self.nbytes * n_elements // max(1, math.prod(self.shape))
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most of its chunks were never stored."""
+        pairs = zip(self.shape, self.chunk_shape, strict=False)
+        return 2 * self.n_chunks < math.prod(-(-n // c) for n, c in pairs if c)
 
     @property
     def is_lossless(self) -> bool:

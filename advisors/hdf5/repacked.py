@@ -20,7 +20,7 @@ from advisors.hdf5 import files
 from advisors.hdf5.inspection import FileLayout, Read, Variable, merge_spans
 from advisors.hdf5.prediction import MIB
 from helpers.cli import check_interrupt
-from helpers.errors import UserError, cut, explain_system, show
+from helpers.errors import UserError, cut, explain_system, show, write_bytes
 from helpers.objectstore.processes import remove_left, start_child
 
 Shape = tuple[int, ...]
@@ -83,7 +83,7 @@ def choose_chunk_shape(variable: Variable) -> Shape:
     variable with a comma or a colon in its name, nor does a shell one that steers a terminal.
     """
     is_named = variable.name.isprintable() and not {*",:"} & {*variable.name}
-    is_kept = variable.is_variable_length or not variable.is_lossless
+    is_kept = variable.is_variable_length or not variable.is_lossless or variable.is_sparse
     if variable.n_chunks < 2 or is_kept or not is_named:
         return variable.chunk_shape
     item_nbytes = variable.nbytes // max(1, math.prod(variable.shape))
@@ -253,10 +253,20 @@ def check_others(path: Path, name: str, *, is_home: bool) -> None:
 
     From another folder they lead nowhere, or to another file, and h5diff compares but the names.
     A dataset whose values lie in another file is refused everywhere: a copy would write to it.
+    So is a file most of whose values were never stored, and one of too many links to look at.
     """
+    absent_nbytes, deadline = 0, files.Deadline()
     with files.open_hdf5(path, name) as file:
-        for at, found in files.walk(file):
+        for at, found in files.walk(file, deadline):
             outside, is_written = list[str](), False
+            if isinstance(found, h5py.h5d.DatasetID):
+                absent_nbytes += count_absent_nbytes(h5py.Dataset(found))
+            if absent_nbytes > MOST_ABSENT_NBYTES:
+                told = f"{show(at)} and those before it have {write_bytes(absent_nbytes)} that were never stored"
+                raise UserError(
+                    f"file: {name}: {told}, which h5repack and h5diff would go through all the same;"
+                    f" allowed: at most {write_bytes(MOST_ABSENT_NBYTES)} of them"
+                )
             if isinstance(found, h5py.h5g.GroupID):
                 links = ((key, found.links.get_info(key).type) for key in found)
                 away = [key for key, kind in links if kind == h5py.h5l.TYPE_EXTERNAL]
@@ -271,3 +281,19 @@ def check_others(path: Path, name: str, *, is_home: bool) -> None:
                     f"file: {name}: {show(at or '/')} leads to {show((outside if is_written else astray)[0])},"
                     f" {told}; allowed: a file that holds its values itself, or a copy in its folder"
                 )
+    if deadline.n_left_out:
+        told = f"a group of more than {files.MAX_LINKS:,} links, which may lead to other files"
+        raise UserError(f"file: {name}: has {told}; allowed: groups of fewer")
+
+
+MOST_ABSENT_NBYTES = 10**10
+"""Bytes of values that were never stored in a file that is repacked; tools take minutes for these."""
+
+
+def count_absent_nbytes(dataset: h5py.Dataset) -> int:
+    """Count the bytes of a dataset, in memory, that no chunk was ever stored for."""
+    nbytes = math.prod(dataset.shape or (0,)) * dataset.dtype.itemsize
+    if dataset.chunks is None:
+        return 0 if dataset.id.get_storage_size() else nbytes
+    stored = dataset.id.get_num_chunks() * math.prod(dataset.chunks) * dataset.dtype.itemsize
+    return max(0, nbytes - stored)

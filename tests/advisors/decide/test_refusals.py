@@ -110,6 +110,17 @@ def test_files_beyond_measure_are_foretold_from_a_part(options: tuple[str, ...])
     assert CliRunner().invoke(decide, asked, catch_exceptions=False).exit_code == 0
 
 
+def test_a_file_whose_chunks_were_never_stored_is_foretold_from_those_that_were(
+    tmp_path: Path,
+) -> None:
+    """One chunk of a million million: what is read is no more than the file has, over and over its cache."""
+    with h5py.File(tmp_path / "sparse.h5", "w") as file:
+        file.create_dataset("x", shape=(10**6, 10**6), chunks=(1, 1), dtype="f4")[0, 0] = 1
+    found = find_answer(str(tmp_path / "sparse.h5"), access="whole", keep="bytes")
+    nbytes = (tmp_path / "sparse.h5").stat().st_size
+    assert found.choices and all(one.reads[0].nbytes < 10 * nbytes for one in found.choices)
+
+
 def test_files_that_never_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pipes, devices, metadata beyond measure and what takes too long; an empty file is called so."""
     os.mkfifo(tmp_path / "pipe.h5")

@@ -19,7 +19,7 @@ import obstore
 import pytest
 from click.testing import CliRunner
 
-from advisors.hdf5 import advice, inspection
+from advisors.hdf5 import advice, files, inspection
 from advisors.hdf5.advice import MOST_GROWTH, advise
 from advisors.hdf5.files import open_source
 from advisors.hdf5.inspection import Variable, record_reads
@@ -255,6 +255,21 @@ def test_chunks_beyond_a_bound_are_left_out(
         n_seen = found.advice[-1].prediction.n_requests
         n_left_out = max(0, n_there - 100)  # an index has a few reads too
         assert found.report.n_left_out == pytest.approx(n_left_out, abs=5) and n_seen <= 105
+
+
+def test_a_group_of_too_many_links_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library lists all at once; the answer says how many it does not have, and a name still leads there."""
+    for module in (files, inspection):
+        monkeypatch.setattr(module, "MAX_LINKS", 10)
+    with h5py.File(tmp_path / "links.h5", "w") as file:
+        made = file.create_dataset("x", data=np.zeros((100, 100)), chunks=(10, 100))
+        for i in range(11):
+            file[f"g/{i}"] = made
+    for variables in ([], ["g/3"]):
+        found = advise(str(tmp_path / "links.h5"), IN_REGION, variables=variables)
+        assert found.report.n_left_out >= 11 and found.variables == (*(variables or ["x"]),)
 
 
 def test_names_are_neither_run_nor_drawn(tmp_path: Path) -> None:
