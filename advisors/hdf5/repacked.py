@@ -292,8 +292,8 @@ MOST_ABSENT_NBYTES = 10**10
 
 def count_absent_nbytes(dataset: h5py.Dataset) -> int:
     """Count the bytes of a dataset, in memory, that no chunk was ever stored for."""
-    nbytes = math.prod(dataset.shape or (0,)) * dataset.dtype.itemsize
+    nbytes = math.prod(dataset.shape or (0,)) * int(dataset.dtype.itemsize)
     if dataset.chunks is None:
         return 0 if dataset.id.get_storage_size() else nbytes
-    stored = dataset.id.get_num_chunks() * math.prod(dataset.chunks) * dataset.dtype.itemsize
-    return max(0, nbytes - stored)
+    stored = int(dataset.id.get_num_chunks()) * math.prod(dataset.chunks) * dataset.dtype.itemsize
+    return max(0, nbytes - int(stored))
