@@ -63,7 +63,7 @@ class Assumptions(BaseModel):
 
     The same table makes what `--set` takes and the fields of the page's calculator.
     The load is that of the published study. What the service takes is what the published case
-    caching-costs/in-region took, to two digits, so that page and calculator tell one bill.
+    caching-costs/in-region took, to two digits, where the page's own bill has all of them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

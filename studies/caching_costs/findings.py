@@ -134,9 +134,10 @@ def published_savings() -> pd.Series[float]:
 
 
 def learn_assumptions(alone: pd.DataFrame, entry_nbytes: float, *, but: str = "") -> Assumptions:
-    """Put what tiles of one user took, to two digits, in the place of defaults: means over datasets.
+    """Put what tiles of one user took in the place of defaults: means over datasets, not rounded.
 
-    `entry_nbytes` are the bytes of an opened dataset, and `but` is a dataset whose time does not
+    A bill follows from whole digits: of rounded ones single blocks have the same, and an interval
+    ends at its own centre. `entry_nbytes` are the bytes of an opened dataset, and `but` is a dataset whose time does not
     count. What a cache of datasets in the process leaves stands for a tile where nothing is opened.
     """
     requests = list_requests(alone).query("dataset != @but")
@@ -158,7 +159,7 @@ def learn_assumptions(alone: pd.DataFrame, entry_nbytes: float, *, but: str = ""
     }
     if "redis" in means.index:
         found["fetch_s"] = means["open_s"]["redis"]
-    return change(Assumptions(), {name: float(f"{value:.2g}") for name, value in found.items()})
+    return change(Assumptions(), found)
 
 
 def price_month(alone: pd.DataFrame, entry_nbytes: float, *, but: str = "") -> pd.DataFrame:

@@ -93,12 +93,22 @@ LOADS = findings.select_loads(
 
 
 def test_assumptions_are_those_measured() -> None:
-    """The model gets what was measured, to two digits, and the rest stays as it is."""
-    measured = {"make_s": 0.1, "open_s": 0.3, "fetch_s": 0.01, "metadata_nbytes": 5000}
-    measured |= {"open_gets": 6.0, "tile_gets": 2.0, "tile_nbytes": 5200.0, "service_gb": 0.6}
+    """The model gets what was measured, with all digits, and the rest stays as it is."""
+    alone = LOADS[LOADS["n_users"] == 1]
+    measured = {"make_s": 0.1, "open_s": 0.3, "fetch_s": 0.01, "metadata_nbytes": 5001.0}
+    measured |= {"open_gets": 6.0, "tile_gets": 2.0}
+    measured |= {"tile_nbytes": alone["tile_nbytes"].iloc[0], "service_gb": alone["peak_nbytes"].iloc[0] / 1e9}  # fmt: skip
     measured |= {"make_cpu_s": 0.1, "open_cpu_s": 0.05}
-    found = findings.learn_assumptions(LOADS[LOADS["n_users"] == 1], 5001.0)
+    found = findings.learn_assumptions(alone, 5001.0)
     assert found.model_dump() == pytest.approx({**Assumptions().model_dump(), **measured})
+
+
+def test_bills_of_near_loads_differ() -> None:
+    """A tile that takes a little longer costs a little more, so that an interval has two ends."""
+    alone = LOADS[LOADS["n_users"] == 1]
+    slower = alone.assign(**{name: 1.004 * alone[name] for name in map(str, alone) if "latency_s" in name})  # fmt: skip
+    bills = [findings.price_month(part, 5001.0).iloc[1]["none"] for part in (alone, slower)]
+    assert bills[0] < bills[1] < 1.01 * bills[0]
 
 
 def test_what_a_tile_takes_and_gains() -> None:
