@@ -112,7 +112,7 @@ def test_two_that_set_up_at_once_are_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-@pytest.mark.parametrize("name", ["a\nb", "a:b", "{x}", "$x", 'a"b', "a`b", "a\\b"])
+@pytest.mark.parametrize("name", ["a\nb", "a:b", "{x}", "[x]", "$x", 'a"b', "a`b", "a\\b"])
 def test_a_folder_where_nothing_can_be_set_up_is_refused(tmp_path: Path, name: str) -> None:
     """One line says which, and what is not allowed in its path; nothing is set up there."""
     root = tmp_path / name
