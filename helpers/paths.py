@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from helpers.cli import check_interrupt
-from helpers.errors import UserError, cut, show
+from helpers.errors import UserError, cut, explain_system, show
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
@@ -37,7 +37,7 @@ def make_private(folder: Path) -> None:
         found = folder.stat()
     except OSError as error:
         raise UserError(
-            f"folder: {folder}: {error.strerror}; allowed: a folder that can be made"
+            f"folder: {folder}: {explain_system(error)}; allowed: a folder that can be made"
         ) from error
     if os.geteuid() not in (0, found.st_uid):
         raise UserError(f"folder: {folder}: it is another user's; allowed: one of your own")
@@ -104,6 +104,10 @@ def read_yaml(path: Path, where: str) -> dict[str, Any]:
         text = path.read_bytes()
         _check_yaml(text)
         found = yaml.safe_load(text) or {}
+    except OSError as error:
+        raise UserError(
+            f"{where}: {explain_system(error)}; allowed: a file that can be read"
+        ) from error
     except Exception as error:  # a tag fails with whatever its text makes Python say
         told = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(f"{where}: is no YAML: {cut(told)}") from error

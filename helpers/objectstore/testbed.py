@@ -29,7 +29,7 @@ import botocore.exceptions
 import botocore.session
 from filelock import FileLock, Timeout
 
-from helpers.errors import UserError, say
+from helpers.errors import UserError, explain_system, say
 from helpers.models.transfer import Request
 from helpers.netem.profiles import Profile, check_profile
 from helpers.netem.proxy import Proxy, open_proxy
@@ -64,7 +64,7 @@ def find_or_build_versitygw() -> Path:
         if not _is_there(target):
             _build_once(target)
     except OSError as error:
-        raise _not_built(f"{error.filename or target}: {error.strerror}") from error
+        raise _not_built(f"{error.filename or target}: {explain_system(error)}") from error
     return target
 
 
@@ -189,7 +189,7 @@ def claim_folder(folder: Path) -> contextlib.AbstractContextManager[object]:
         ) from error
     except OSError as error:
         raise UserError(
-            f"store folder {folder}: cannot be used ({error.strerror});"
+            f"store folder {folder}: cannot be used ({explain_system(error)});"
             " allowed: a folder that can be written"
         ) from error
 

@@ -118,11 +118,11 @@ def test_what_cannot_be_used_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
             claim(folder)
         assert [path.name for path in folder.iterdir()] == [name]
     with pytest.raises(
-        UserError, match=r"^store folder .*/buckets: cannot be used \(File exists\)"
+        UserError, match=r"^store folder .*/buckets: cannot be used \(it is there already\)"
     ):
         claim(folder / "buckets")
     monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError(28, "No space left")))
-    with pytest.raises(UserError, match=r"cannot be used \(No space left\)"):
+    with pytest.raises(UserError, match=r"cannot be used \(no space is left\)"):
         claim(tmp_path / "store")
 
 
