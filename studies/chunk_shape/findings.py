@@ -101,6 +101,16 @@ def rank_rules(over: Mapping[str, Interval]) -> list[str]:
     return sorted((rule for rule in RULES if rule in over), key=lambda rule: over[rule].centre)
 
 
+def find_chunk_bytes(
+    described: pd.DataFrame, over: Mapping[tuple[str, str], Interval], medium: str
+) -> dict[str, Finding]:
+    """Find the bytes of a chunk on one medium, of ours and of the rule at its best size."""
+    chunk_mb = described.xs(medium)["kB"] / 1e3
+    rule = rank_rules({name: ratio for (at, name), ratio in over.items() if at == medium})[0]
+    chosen = {"ours-mb": OURS, "rule-mb": rule}
+    return {key: Finding(float(chunk_mb[layout]), unit="MB") for key, layout in chosen.items()}
+
+
 def contrast(part: pd.DataFrame, over: Mapping[str, Interval]) -> dict[str, Interval]:
     """Compute what bytes and proportions gain on one medium.
 

@@ -16,6 +16,7 @@ from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Comparison, Interval
 from helpers.errors import UserError
+from helpers.findings import Finding, as_finding
 from helpers.plotting.tables import trace_of
 
 TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
@@ -112,6 +113,17 @@ def compare_growth(rows: pd.DataFrame, name: str, fewest: int, most: int) -> Int
     part = rows[rows["contender"] == name]
     growth = statistics.paired_ratio(part, most, fewest, by="n_workers", value="share_of_ceiling")
     return dataclasses.replace(growth, quantity=f"growth of {name} over that of raw reads")
+
+
+def find_growth(
+    rows: pd.DataFrame, name: str, fewest: int, most: int, *, control: str
+) -> dict[str, Finding]:
+    """Find the growth of raw reads, and that of a reader over it; the noise is that of `control`."""
+    ceiling = statistics.compare_points(
+        rows, "raw", fewest, most, control=control, value="s_per_gb"
+    )
+    over_ceiling = compare_growth(rows, name, fewest, most)
+    return {"growth-ceiling": as_finding(ceiling), "growth-over-ceiling": as_finding(over_ceiling)}
 
 
 def tabulate_fit(
