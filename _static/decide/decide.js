@@ -236,7 +236,10 @@ function draw(form, data, event) {
     document.getElementById("decide-table").innerHTML = head + choices.map((one) => line("td", row(one))).join("");
     document.getElementById("decide-effort").textContent = tellEffort(found);
     document.getElementById("decide-basis").textContent = `Predicted, not measured: latency ${time(net.p50)}, ${rate(net.stream)} per connection, ${rate(net.link)} per reader. ${net.billing}${net.prices ? " A GB is billed as 2^30 bytes, before discounts." : ""}`;
-  } catch (error) { note.textContent = error.message; }
+  } catch (error) {
+    note.textContent = error.message;
+    document.getElementById("decide-effort").textContent = "";
+  }
 }
 function start() {
   const form = document.getElementById("decide-form"), data = JSON.parse(document.getElementById("decide-data").textContent), { profile, type } = form.elements;
