@@ -110,4 +110,6 @@ publish: env  ## promote the results of SITE to the reference
 
 # What git ignores by the list of the project, for records that were sent are not ignored, committed or not.
 clean:  ## remove the environment, generated stores, builds and own results
-	@exec git -c core.excludesFile=/dev/null clean -ffdXq -- .venv .cache _build results
+	@top=$$(git rev-parse --show-toplevel 2>/dev/null) && test "$$(cd "$$top" && pwd -P)" = "$$(pwd -P)" || \
+	{ echo "error: make clean: $$(pwd -P) is not the top of a git checkout of yours, whose .gitignore says what may go; allowed: there" >&2; exit 2; }; \
+	exec git -c core.excludesFile=/dev/null clean -ffdXq -- .venv .cache _build results

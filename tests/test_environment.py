@@ -296,6 +296,43 @@ def test_make_clean_removes_what_git_ignores_alone(tmp_path: Path) -> None:
     assert left == {"Makefile", ".gitignore", *kept, *uncommitted}
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("kind", ["copy", "no repository", "worktree"])
+def test_make_clean_removes_nothing_by_the_rules_of_another_repository(
+    tmp_path: Path, kind: str
+) -> None:
+    """A copy without its .git is refused, above all inside a repository that ignores it; a worktree is none."""
+    root, env = tmp_path / "other" / "down" / "copy", {**os.environ, "HOME": str(tmp_path)}
+
+    def call(*command: str | Path, folder: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, check=False
+        )
+
+    (tmp_path / "other").mkdir()
+    if kind == "copy":
+        call("git", "init", "-q", "other")
+        (tmp_path / "other" / ".gitignore").write_text("down/\n")
+    if kind == "worktree":
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        call("git", "init", "-q", "main")
+        main = tmp_path / "main"
+        call("git", *identity, "commit", "-q", "--allow-empty", "-m", "first", folder=main)
+        assert call("git", "worktree", "add", "-q", root, folder=main).returncode == 0
+    for name in (".venv/x", ".cache/x", "results/mine/x", "code/x"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    for name in ("Makefile", ".gitignore"):
+        shutil.copy(ROOT / name, root / name)
+    done = call("make", "-C", root, "clean")
+    left = {path.relative_to(root).as_posix() for path in root.rglob("x")}
+    if kind == "worktree":
+        assert (done.returncode, left) == (0, {"code/x"}), done.stderr
+    else:
+        assert done.returncode and len(left) == 4
+        assert "is not the top of a git checkout" in done.stderr.splitlines()[0]
+
+
 def run_test_script(root: Path, pytest_text: str) -> subprocess.CompletedProcess[str]:
     """Run `.ci/test` over a stand-in for Python, which lists its calls."""
     for name in (".ci", ".venv/bin", "tests"):
