@@ -84,6 +84,7 @@ class Ours:
     over: str = ""  # which rows, as `DataFrame.query` takes it
     under: str = ""  # without it the median of `over` is counted
     value: str = "read_s"  # as `DataFrame.eval` takes it
+    unlike: str = ""  # in which respects this case is not as theirs, besides those of the claim
 
     def read(self) -> Finding | None:
         """Read it; None where the case has not found it by now."""
@@ -93,11 +94,7 @@ class Ours:
             return exact(found.value) if found and self.is_counted else found
         if not path.exists():
             return None
-        rows = measured(read_records([path]))
-        s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
-        rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
-        trace = trace_of(rows)
-        rows = rows.join(trace[trace.columns.difference(rows.columns)])
+        rows = self._read_rows()
         over = rows.query(self.over, engine="python")
         if not self.under:
             return None if over.empty else exact(float(self._evaluate(over).median()))
@@ -107,6 +104,25 @@ class Ours:
         )
         ratios = (blocks / divided).dropna()
         return None if ratios.empty else as_finding(ratio_interval(np.log(ratios.to_numpy())))
+
+    def counts_cpu_in_full(self) -> bool:
+        """Decide whether the rows of a ratio count CPU time as much as that of the network.
+
+        They do where CPUs were slowed down as the network was, and where it ran in real time.
+        """
+        rows = self._read_rows()
+        chosen = (rows.query(which, engine="python") for which in (self.over, self.under))
+        divided = pd.concat(chosen)
+        is_slowed = divided["parameters"].map(lambda text: bool(json.loads(text).get("processors")))
+        return bool((is_slowed | divided["dilation"].eq(1)).all())
+
+    def _read_rows(self) -> pd.DataFrame:
+        """Read the measured rows of the record, with a column for each number of the trace."""
+        rows = measured(read_records([REFERENCE / f"{self.case}.csv"]))
+        s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
+        rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
+        trace = trace_of(rows)
+        return rows.join(trace[trace.columns.difference(rows.columns)])
 
     def _evaluate(self, rows: pd.DataFrame) -> pd.Series[float]:
         """Compute `value`, a column or an expression of columns, of each row."""
@@ -136,6 +152,15 @@ class Claim:
             raise UserError(
                 f"{told}; allowed: each case once, and a claim of its own for another figure"
             )
+
+    def describe_unlike(self, case: str = "") -> str:
+        """Describe in which respects ours is not as theirs: in a case, or in all, each by its name."""
+        own = {figure.case: figure.unlike for figure in self.ours if figure.unlike}
+        if case:
+            texts = [self.unlike, own.get(case, "")]
+        else:
+            texts = [self.unlike, *(f"{name}: {text}" for name, text in own.items())]
+        return "; ".join(filter(None, texts))
 
     def answer(self) -> dict[str, Finding]:
         """Read our figures, by case."""
@@ -191,7 +216,7 @@ def tabulate_verdicts() -> pd.DataFrame:
         for case, one in (answers or {"": Finding()}).items():
             ours = (one.value, one.low, one.high)
             of_case = judge_case(claim, one) if case else ""
-            told = (verdict, case, of_case, claim.unlike)
+            told = (verdict, case, of_case, claim.describe_unlike(case))
             lines.append((name, claim.study, theirs, *ours, *told))
     names = ["claim", "study", "published", "ours", "low", "high"]
     names += ["verdict", "case", "verdict_of_case", "unlike"]
@@ -253,7 +278,7 @@ def tabulate_claims(
         )
         theirs = "" if claim.theirs is None else digits(claim.theirs.read(), n=3)
         unit = f" ({claim.unit})" * bool(claim.unit)
-        says, unlike = html.escape(claim.says + unit), html.escape(claim.unlike)
+        says, unlike = html.escape(claim.says + unit), html.escape(claim.describe_unlike())
         lines.append((says, theirs, "; ".join(cases), judge(claim, answers), unlike))
     return pd.DataFrame(lines, columns=["claim", "published", "ours", "verdict", "unlike theirs"])
 
@@ -300,26 +325,27 @@ class Series:
                 over, under = reversed([*rows]) if self.is_rate else rows
                 published = Figure(table=self.table, over=over, under=under, column=self.column).read()  # fmt: skip
                 over, under = (self.ours.format(name=name, at=our_at) for name in (our_name, our_base))  # fmt: skip
-                found = Ours(
+                ratio = Ours(
                     case=self.case, over=over, under=under, value=self.value.format(at=our_at)
-                ).read()
+                )
+                found = ratio.read()
                 if found is not None:
                     what = (self.source, their_name, their_base, their_at)
-                    yield *what, published, found.value, found.low, found.high, self.case, self.why
+                    yield (
+                        *(*what, published, found.value, found.low, found.high),
+                        *(self.case, self.why, ratio.counts_cpu_in_full()),
+                    )
 
 
 RATIO_COLUMNS = ["source", "what", "over", "at", "published", "ours", "low", "high", "case", "why"]
+RATIO_COLUMNS += ["is_charged"]
 
 
 def compare_ratios(series: list[Series]) -> pd.DataFrame:
-    """Compare published ratios of times with ours; charged are processors as slow as the network."""
+    """Compare published ratios of times with ours; charged are those that count CPU time in full."""
     table = pd.DataFrame([line for one in series for line in one.compare()], columns=RATIO_COLUMNS)
-    charged = dict[str, bool]()
-    for case in table["case"].unique():
-        rows = read_records([REFERENCE / f"{case}.csv"])
-        charged[case] = bool(json.loads(rows["parameters"].iloc[-1]).get("processors"))
-    quotient = table["ours"] / table["published"]
-    return table.assign(quotient=quotient, is_charged=table["case"].map(charged))
+    table.insert(len(table.columns) - 1, "quotient", table["ours"] / table["published"])
+    return table
 
 
 def write_tables(folder: Path = FOLDER) -> list[Path]:
@@ -366,7 +392,7 @@ def tabulate_scores(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_ratios(ax: Axes, table: pd.DataFrame) -> None:
-    """Draw published ratios and ours on logarithmic axes, those of charged processors filled."""
+    """Draw published ratios and ours on logarithmic axes, those that count CPU time in full filled."""
     for source, part in table.groupby("source", sort=False):
         color = ax.plot([], [], "o", label=source)[0].get_color()
         for is_charged, some in part.groupby("is_charged"):

@@ -127,6 +127,15 @@ def test_what_cannot_be_reached_is_never_contradicted() -> None:
     assert [*table["unlike theirs"]] == ["a hundredth of the bytes"]
 
 
+def test_each_case_is_unlike_in_its_own_way() -> None:
+    """A line of a case names what it shares with the others and its own; the claim names all."""
+    figures = (published.Ours(case="a/b", unlike="32 threads"), published.Ours(case="a/c"))
+    claim = make_claim(unlike="smaller chunks", ours=figures)
+    assert claim.describe_unlike("a/b") == "smaller chunks; 32 threads"
+    assert claim.describe_unlike("a/c") == "smaller chunks"
+    assert claim.describe_unlike() == "smaller chunks; a/b: 32 threads"
+
+
 YES, NO, OPEN = Finding(9, 7, 12), Finding(1.5, 1.4, 1.6), Finding(6, 4, 9)
 
 
@@ -323,10 +332,20 @@ def test_a_case_is_its_record_and_the_reference(
         compare("a.csv")
 
 
-def test_a_ratio_is_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates are turned round, rows of both are found by name and place, and the score is of both."""
+@pytest.mark.parametrize(
+    ("dilation", "processors", "is_charged"), [(8.0, 0, False), (8.0, 4, True), (1.0, 0, True)]
+)
+def test_a_ratio_is_of_times(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dilation: float,
+    processors: int,
+    is_charged: bool,
+) -> None:
+    """Rates are turned round, rows of both are found by name and place, CPU time counts as they say."""
     monkeypatch.setattr(published, "REFERENCE", tmp_path)
-    both = [make_row(contender=name, read_s=s, block=block) for name, s in (("a", 1.0), ("b", 3.0)) for block in range(3)]  # fmt: skip
+    settings = {"dilation": dilation, "parameters": {"processors": processors}}
+    both = [make_row(contender=name, read_s=s, block=block, **settings) for name, s in (("a", 1.0), ("b", 3.0)) for block in range(3)]  # fmt: skip
     write_record(tmp_path / "cluster-scaling" / "x.csv", both)
     series = published.Series(
         source="green2022",
@@ -343,7 +362,7 @@ def test_a_ratio_is_of_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     (line,) = published.compare_ratios([series]).to_dict("records")
     assert line["published"] == pytest.approx(645 / 165, rel=0.01)
-    assert (line["ours"], line["low"], line["is_charged"]) == (pytest.approx(3), pytest.approx(3), False)  # fmt: skip
+    assert (line["ours"], line["low"], line["is_charged"]) == (pytest.approx(3), pytest.approx(3), is_charged)  # fmt: skip
 
 
 # Records of others.
