@@ -171,7 +171,7 @@ class Spent:
     """What a client has computed, in seconds of this machine's processors; NaN where none can tell."""
 
     client_s: float = nan  # all processes
-    thread_s: float = nan  # the busiest thread
+    thread_s: float = nan  # the busiest thread, of those that were seen
     stopped_s: float = 0.0  # real seconds for which it was stopped
 
 
@@ -281,7 +281,10 @@ def find_tree(root: int, but: Collection[int]) -> set[int]:
 
 @contextmanager
 def observed(pids: Sequence[int], but: Collection[int] = ()) -> Iterator[Spent]:
-    """Count what a client computes, one machine for each of its processes, and slow nothing down."""
+    """Count what a client computes, one machine for each of its processes, and slow nothing down.
+
+    A thread that has ended by the end is in `client_s` alone, which bounds the busiest from above.
+    """
     can_tell = sys.platform == "linux"
     machines = [Machine(pid, {*but, *pids} - {pid}) for pid in pids if can_tell]
     spent, before = Spent(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -290,6 +293,8 @@ def observed(pids: Sequence[int], but: Collection[int] = ()) -> Iterator[Spent]:
     finally:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         for machine in machines:
+            for process in machine.processes.values():
+                process.find_threads()
             machine.find()
             machine.look()
             machine.close()

@@ -25,8 +25,8 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 _SEED = 20200611
 _quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record most ask for one
 
-MOST_OF_A_THREAD = 0.5
-"""Of the network's time that a reader's busiest thread may compute: above it CPUs make its time, too."""
+MOST_COMPUTED = 0.5
+"""Of the network's time that a reader may compute: above it CPUs may make its time, too."""
 
 Verdict = Literal["faster", "slower", "indistinguishable", "grows", "falls", "ended", "undecided"]
 
@@ -295,8 +295,9 @@ def thread_share(df: pd.DataFrame, *readers: str) -> float:
     The CPU seconds of the busiest thread over the seconds of opening and reading as the network's
     clock counts them, each reader in the median over its reads and those of its second copy. In a
     slow-motion network CPUs are as many times faster, so a thread may compute for longer than the
-    whole read is reported to take: a share above 1. NaN where nobody counted, and for a reader
-    that was not measured. Without `readers` all of `df` count.
+    whole read is reported to take: a share above 1. It is a lower bound, because a thread that
+    has ended is not seen. NaN where nobody counted, and for a reader that was not measured.
+    Without `readers` all of `df` count.
 
     Examples
     --------
@@ -306,13 +307,29 @@ def thread_share(df: pd.DataFrame, *readers: str) -> float:
     >>> thread_share(pd.DataFrame([row | {"dilation": 3.0}]), "a")
     0.5
     """
+    shares = _computed_shares(df, "thread_s").median()
+    return float(shares.reindex([*readers] or shares.index).max(skipna=False))
+
+
+def client_share(df: pd.DataFrame, *readers: str) -> float:
+    """Compute which share of the network's time a reader computes at most, in any of its reads.
+
+    All CPU seconds of the client over the seconds of opening and reading: no thread computes for
+    longer, seen or not. Of several readers, and of each with its second copy, the read counts in
+    which the share is largest: a median hides that half of them may be bound by a CPU. NaN where
+    a read was not counted, and for a reader that was not measured.
+    """
+    shares = _computed_shares(df, "client_s").agg(lambda part: part.max(skipna=False))
+    return float(shares.reindex([*readers] or shares.index).max(skipna=False))
+
+
+def _computed_shares(df: pd.DataFrame, column: str) -> Any:
+    """Divide CPU seconds by the network's of opening and reading, grouped by reader."""
     rows = measured(df)
     copied = rows["control_of"].fillna("")
     names = rows["contender"].where(copied == "", copied)
-    if "thread_s" not in rows:
-        return math.nan
-    shares = (rows["thread_s"] / (rows["open_s"] + rows["read_s"])).groupby(names).median()
-    return float(shares.reindex([*readers] or shares.index).max(skipna=False))
+    spent_s = rows[column] if column in rows else pd.Series(math.nan, rows.index)
+    return (spent_s / (rows["open_s"] + rows["read_s"])).groupby(names)
 
 
 def can_rank(df: pd.DataFrame, *readers: str, n_processors: int = 0) -> bool:
@@ -320,10 +337,11 @@ def can_rank(df: pd.DataFrame, *readers: str, n_processors: int = 0) -> bool:
 
     It counts where the network is not slowed down, and where `n_processors` of a reader are slowed
     down as its network is. Elsewhere a ratio between readers is one of their waits and bytes, which
-    is that of their times only while no thread computes for more than `MOST_OF_A_THREAD` of them.
+    is that of their times only while no thread computes for more than `MOST_COMPUTED` of them: that
+    is sure where all that the client computes is no more, in each read.
     """
     counts = n_processors > 0 or bool((measured(df)["dilation"] == 1).all())
-    return counts or thread_share(df, *readers) <= MOST_OF_A_THREAD
+    return counts or client_share(df, *readers) <= MOST_COMPUTED
 
 
 def compare(

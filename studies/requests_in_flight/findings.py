@@ -155,21 +155,26 @@ def can_rank_clients(rows: pd.DataFrame, clients: Sequence[str], n_processors: i
 def tabulate_flight(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     """Tabulate what each client did by chunk: throughput, requests in flight, and waves of `most`.
 
-    And what its busiest thread computed, in percent of the network's seconds.
+    And what it computed, its busiest thread and all of it at most, in percent of the network's seconds.
     """
     if "chunk_mb" not in rows:
         return pd.DataFrame()
     read = statistics.measured(rows[rows["control_of"] == ""])
     n_chunks = (read["array_nbytes"] / read["chunk_mb"] / 1e6).round()
-    named = read.assign(waves=np.ceil(n_chunks / most), read_mb_per_s=read["mb_per_s"])
+    named = read.assign(waves=n_chunks / most, read_mb_per_s=read["mb_per_s"])
     by = named.groupby(["contender", "chunk_mb"])
     table = by[["read_mb_per_s", "in_flight", "waves"]].median()
+    of = {
+        "busiest thread (%)": statistics.thread_share,
+        "all CPU time, at most (%)": statistics.client_share,
+    }
     shares = {
-        (name, mb): 100 * statistics.thread_share(part, name)
+        (name, mb): {spelt: 100 * share(part, name) for spelt, share in of.items()}
         for mb, part in rows.groupby("chunk_mb")
         for name in read["contender"].unique()
     }
-    return table.assign(**{"busiest thread (%)": pd.Series(shares)})
+    computed = pd.DataFrame(shares).T
+    return table.assign(**{spelt: computed[spelt] for spelt in of})
 
 
 PUBLISHED = "s3fs on S3, 2025"

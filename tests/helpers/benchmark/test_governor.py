@@ -34,6 +34,16 @@ def rest():
 def start():
     time.sleep(0.2)
     subprocess.Popen([sys.executable, "-c", "while True: pass"])
+def spin_later():
+    time.sleep(0.2)
+    threading.Thread(target=spin, daemon=True).start()
+def end_early():
+    until_s = time.perf_counter() + 0.2
+    while time.perf_counter() < until_s:
+        hashlib.sha256(plain)
+def spin_and_end():
+    time.sleep(0.2)
+    threading.Thread(target=end_early).start()
 print("ready", flush=True)
 for _ in range({n}):
     threading.Thread(target={what}, daemon=True).start()
@@ -148,6 +158,24 @@ def test_nothing_is_slowed_where_nothing_is_asked() -> None:
         time.sleep(_SECONDS / 2)
     end(process)
     assert 0 < spent.thread_s < spent.client_s and spent.stopped_s == 0
+
+
+def test_a_thread_that_starts_later_is_counted() -> None:
+    """The busiest thread may be one that a read starts, as a pool made for it does."""
+    process = start("spin_later")
+    with observed([process.pid]) as spent:
+        time.sleep(_SECONDS / 2)
+    end(process)
+    assert 0.5 * spent.client_s < spent.thread_s <= spent.client_s
+
+
+def test_a_thread_that_has_ended_is_in_what_the_client_computed() -> None:
+    """Nobody can tell its seconds any more: only all those of the client bound them from above."""
+    process = start("spin_and_end")
+    with observed([process.pid]) as spent:
+        time.sleep(_SECONDS / 2)
+    end(process)
+    assert spent.thread_s < 0.5 * spent.client_s
 
 
 def wait_until_goes_on(pids: list[int]) -> None:

@@ -16,6 +16,7 @@ from helpers.benchmark.statistics import (
     Interval,
     add_throughputs,
     can_rank,
+    client_share,
     compare,
     judge,
     judge_gain,
@@ -115,28 +116,28 @@ def test_processors_share_is_that_of_the_slowest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("thread_s", "dilation", "n_processors", "share", "ranks"),
+    ("client_s", "dilation", "n_processors", "share", "ranks"),
     [
-        (0.4, 3.0, 0, 0.4, True),  # the network makes the time
-        (0.6, 3.0, 0, 0.6, False),
-        (1.12, 3.0, 0, 1.12, False),  # longer than the read, and 37 % of one CPU in real time
-        (1.12, 1.0, 0, 1.12, True),  # CPU time counts as it is
-        (1.12, 3.0, 2, 1.12, True),  # and here because CPUs are slowed down as well
-        (math.nan, 3.0, 0, math.nan, False),  # nobody counted
+        ((0.4, 0.4, 0.4), 3.0, 0, 0.4, True),  # the network makes the time
+        ((0.4, 0.4, 0.6), 3.0, 0, 0.6, False),  # of one read it may not
+        ((1.12, 1.12, 1.12), 3.0, 0, 1.12, False),  # longer than the read takes
+        ((1.12, 1.12, 1.12), 1.0, 0, 1.12, True),  # CPU time counts as it is
+        ((1.12, 1.12, 1.12), 3.0, 2, 1.12, True),  # and here, as CPUs are slowed down as well
+        ((0.4, 0.4, math.nan), 3.0, 0, math.nan, False),  # nobody counted
     ],
 )
-def test_readers_are_ranked_where_their_threads_do_not_decide(
-    thread_s: float, dilation: float, n_processors: int, share: float, ranks: bool
+def test_readers_are_ranked_where_their_cpu_time_does_not_decide(
+    client_s: tuple[float, ...], dilation: float, n_processors: int, share: float, ranks: bool
 ) -> None:
-    """The busier of two counts, by the network's clock, together with its second copy."""
+    """All CPU time counts, of the busier of two and its second copy, in the read that has most."""
     table = make_table(a=[1.0] * 3, a_again=[1.0] * 3, b=[1.0] * 3, c=[1.0] * 3)
-    busy = {"a": thread_s, "a again": thread_s, "b": 0.1, "c": 9.0}
-    table = table.assign(
-        open_s=0.0, dilation=dilation, thread_s=table["contender"].map(busy).to_numpy()
-    )
-    assert thread_share(table, "a", "b") == pytest.approx(share, nan_ok=True)
+    busy = {"a": client_s, "a again": client_s, "b": (0.1,) * 3, "c": (9.0,) * 3}
+    spent = [busy[row.contender][row.block] for row in table.itertuples()]
+    table = table.assign(open_s=0.0, dilation=dilation, client_s=spent, thread_s=0.01)
+    assert client_share(table, "a", "b") == pytest.approx(share, nan_ok=True)
     assert can_rank(table, "a", "b", n_processors=n_processors) is ranks
-    assert math.isnan(thread_share(table, "a", "d")) and thread_share(table, "c") == 9.0
+    assert math.isnan(client_share(table, "a", "d")) and client_share(table, "c") == 9.0
+    assert thread_share(table, "a", "b") == 0.01
 
 
 @pytest.mark.parametrize(

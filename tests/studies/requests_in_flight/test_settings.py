@@ -144,7 +144,7 @@ def test_clients_are_ranked_where_no_thread_decides_at_any_size() -> None:
     """A thread that computes for longer than its read is reported to take ranks nothing, unless CPU time counts."""
     lines = [
         {"phase": "measured", "block": block, "contender": name, "control_of": "", "chunk_mb": mb}
-        | {"open_s": 0.0, "read_s": 1.0, "thread_s": share, "dilation": 5.0, "mb_per_s": 1.0}
+        | {"open_s": 0.0, "read_s": 1.0, "thread_s": share, "client_s": share, "dilation": 5.0, "mb_per_s": 1.0}
         | {"array_nbytes": 8e6, "in_flight": 4.0}
         for (name, mb), share in {
             ("zarr-obstore", 1.0): 0.1,
@@ -162,6 +162,7 @@ def test_clients_are_ranked_where_no_thread_decides_at_any_size() -> None:
     table = findings.tabulate_flight(rows, 4)
     assert table.loc[("zarr-s3fs", 4.0), "busiest thread (%)"] == pytest.approx(130)
     assert table.loc[("zarr-obstore", 1.0), "waves"] == 2
+    assert table.loc[("zarr-obstore", 4.0), "waves"] == 0.5
 
 
 def test_a_store_that_refuses_is_read_all_the_same(server: Server) -> None:
