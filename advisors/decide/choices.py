@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -459,23 +458,27 @@ def _describe_file(
     pairs = zip(shape, chunk, access.extent, grid, strict=True)
     mean = [min(n, 1 + (e - 1) / c) if e < size else n for size, c, e, n in pairs]
     counts = [math.floor(n + 0.5) for n in mean]
-    ranges = [range((n - k) // 2, (n + k) // 2) for n, k in zip(grid, counts, strict=True)]
+    starts = [(n - k) // 2 for n, k in zip(grid, counts, strict=True)]
     n_read = min(pattern.together, question.n_arrays, _MOST_READ)
     n_stored = n_all = math.prod(grid)
     if lies and is_there and lies.variables:
         n_stored = max(1, min(lies.variables[0].n_chunks, n_all))
     density = n_stored / n_all
-    n_mean, ratio = math.prod(mean) * density, ratio * density
+    n_mean = math.prod(mean) * density
+    if question.asked.compression or array.compression:  # of all chunks over those stored
+        ratio *= density
     nbytes = float(math.prod(chunk) * pattern.itemsize)
     n_parts = max(1, math.ceil(nbytes / ratio / _MOST_NBYTES))
     nbytes /= n_parts
     most = max(1, int(min(_MOST_LISTED, _MOST_LISTED_NBYTES * ratio / nbytes) / n_read))
-    places = itertools.islice(itertools.product(*ranges), most)
     if density < 1:
         n = max(1, min(most, math.floor(n_mean + 0.5)))
         chunks = [*range((n_stored - n) // 2, (n_stored + n) // 2)]
     else:
-        chunks = [int(np.ravel_multi_index(place, grid)) for place in places]
+        # the first of them alone: an axis may have more than memory holds
+        places = np.unravel_index(np.arange(min(most, math.prod(counts))), counts)
+        from_start = [place + start for place, start in zip(places, starts, strict=True)]
+        chunks = np.ravel_multi_index(from_start, grid).tolist()
     touched = [n * n_parts + i for n in chunks for i in range(min(n_parts, most))][:most]
     n_variables = (
         max(1, round(lies.file_nbytes * ratio / array.nbytes)) if lies else question.n_arrays

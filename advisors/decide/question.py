@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
@@ -36,13 +37,20 @@ _LEAST_SHARE, _MOST_SHARE = 1e-9, 1e9
 
 
 def _check_type(name: str) -> str:
-    """Refuse a type of an element that is none, or has no fixed size."""
+    """Refuse a type of an element that is none, has no fixed size, or is none that Zarr stores."""
+    from zarr.dtype import parse_dtype  # here: zarr takes a second to import
+
     try:
         found = np.dtype(name)
     except (TypeError, ValueError, SyntaxError) as error:
         raise ValueError("a numpy type such as float32") from error
     if found.hasobject or not 0 < found.itemsize <= 2**20:
         raise ValueError("a type of fixed size, such as float32")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of types that Zarr has not specified yet
+            parse_dtype(found, zarr_format=3)
+    except (TypeError, ValueError) as error:  # such as float128; numpy reads blanks as a number
+        raise ValueError("a type that Zarr stores, such as float32") from error
     return name
 
 

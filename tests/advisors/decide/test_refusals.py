@@ -26,6 +26,8 @@ BAD = [
     ("--type float33", "type: 'float33'"),
     ("--type object", "type: 'object'"),
     ("--type S999999999", "type: 'S999999999'"),
+    ("--type float128", "type: 'float128'; allowed: a type that Zarr stores"),
+    ("--type \n", r"type: '\\n'; allowed: a type that Zarr stores"),
     ("--access zigzag:1", "access: 'zigzag'"),
     ("--access 20x1:1", r"access: \[20, 1\]"),  # more than there is
     ("--access 2x2@odd:1", "access: '2x2@odd:1'"),
@@ -119,6 +121,17 @@ def test_a_file_whose_chunks_were_never_stored_is_foretold_from_those_that_were(
     found = find_answer(str(tmp_path / "sparse.h5"), access="whole", keep="bytes")
     nbytes = (tmp_path / "sparse.h5").stat().st_size
     assert found.choices and all(one.reads[0].nbytes < 10 * nbytes for one in found.choices)
+
+
+@pytest.mark.parametrize("shape", [(2**62,), (2**31, 2**31)])
+def test_a_file_of_more_chunks_than_memory_holds_is_foretold(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    """An axis of them is never listed, whether one was stored or none."""
+    with h5py.File(tmp_path / "empty.h5", "w") as file:
+        file.create_dataset("x", shape, "i1", chunks=(1,) * len(shape))
+    found = find_answer(str(tmp_path / "empty.h5"), access="whole", keep="bytes")
+    assert found.choices and all(one.reads[0].nbytes < 2**30 for one in found.choices)
 
 
 def test_files_that_never_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
