@@ -103,7 +103,7 @@ def read_yaml(path: Path, where: str) -> dict[str, Any]:
     try:
         text = path.read_bytes()
         _check_yaml(text)
-        found = yaml.safe_load(text) or {}
+        found = yaml.safe_load(text)
     except OSError as error:
         raise UserError(
             f"{where}: {explain_system(error)}; allowed: a file that can be read"
@@ -111,6 +111,8 @@ def read_yaml(path: Path, where: str) -> dict[str, Any]:
     except Exception as error:  # a tag fails with whatever its text makes Python say
         told = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(f"{where}: is no YAML: {cut(told)}") from error
+    if found is None:  # an empty document; a list, a number or a text that is empty is none
+        return {}
     if not isinstance(found, dict):
         raise UserError(f"{where}: {show(found)}; allowed: NAME: VALUE on each line")
     return found

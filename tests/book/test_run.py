@@ -218,6 +218,8 @@ BAD_FILES = [
     ("seed: two\n", "seed: 'two'; allowed"),  # wrong type
     ("seed: 1\nseed: 2\n", "seed stands twice"),
     ("- seed\n", "allowed: NAME: VALUE"),  # no mapping
+    *((f"{text}\n", f"{shown}; allowed: NAME: VALUE") for text, shown in (
+        ("[]", "[]"), ("0", "0"), ("false", "False"), ("''", "''"))),
     ("seed: [\n", "is no YAML"),
     (b"\x7fELF\x02\x00\xff", "is no YAML"),  # a program
     ("seed: !!int twelve\n", "is no YAML"),  # a tag that its text fails
@@ -234,7 +236,7 @@ BAD_FILES = [
     ("seed: [" + "1," * 110_000 + "]\n", "220009 bytes; allowed: at most 200000"),
     ("record: other.csv\n", "record: 'other.csv'; allowed: one.csv"),  # of another case
     (f"n_blocks: '{ADDRESSES[2]}'\n", "n_blocks: 'redis://***@host'; allowed"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "words"), BAD_FILES)
