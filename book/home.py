@@ -64,8 +64,8 @@ def _draw_hdf5(read: Read) -> Figure:
 
 
 def _draw_zarr(read: Read) -> Figure:
-    extra = _find(read, "formats/other-region", "today-over-one-get")
-    return _draw_bars("times as long", {"s3fs, default": extra, "one request": Finding(1.0)})
+    asked = _find(read, "request-ledger/versions", "requests-of-today")
+    return _draw_bars("requests a chunk", {"s3fs, default": asked, "one option": Finding(1.0)})
 
 
 def _draw_chunks(read: Read) -> Figure:
