@@ -20,7 +20,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -33,11 +33,13 @@ from urllib.request import getproxies, proxy_bypass
 import psutil
 
 from advisors.trace.rows import TOKEN, TracedRequest, Tunnel, is_listing
+from advisors.trace.trust import FILE_NAMES, Clients, Hello, Trust, has_mark, parse_hello
 from helpers.errors import tell_refusal
 from helpers.netem.certificates import Authority, find_bundles, write_bundle
 from helpers.netem.exchange import BodyTransfer, Emulation, Exchange, Pipe, Upstream
 from helpers.netem.http import (
     BadHead,
+    ChunkFraming,
     Head,
     PeerClosed,
     Source,
@@ -50,7 +52,7 @@ from helpers.netem.http import (
 )
 from helpers.netem.profiles import Profile
 from helpers.netem.proxy_process import STACK_NBYTES, find_pid
-from helpers.netem.shaping import FREE_QUANTUM_NBYTES, Window
+from helpers.netem.shaping import FREE_QUANTUM_NBYTES, Stream, Window
 
 BATCH_S = 0.1
 """How often rows go to the owner: a gateway that is killed takes no more with it."""
@@ -59,10 +61,22 @@ LAST_ROWS_S = 0.25  # for connections that end with the program to be noticed
 TREE_CHECK_S = 1.0  # how often processes that outlive the program are looked for
 HANDSHAKE_TIMEOUT_S = 60.0
 
+HELLO_TIMEOUT_S = 2.0  # for the rest of a hello; what comes later is passed on as it is
+
+ANSWER_PAUSE_S = 0.1
+"""A head of an answer that pauses for longer is passed on as far as it has come."""
+
+REQUEST_PAUSE_S = 1.0
+"""A head of a request that pauses for longer is passed on as it comes, and the connection is read no more."""
+
+_CERTIFICATE_REQUEST = 13  # the type of a handshake's message (RFC 8446, 4)
+
 _PRODUCT = re.compile(r"(?!Python/|Mozilla/)\b[A-Za-z][A-Za-z_.-]{0,30}/v?\d[\w.]{0,15}", re.ASCII)
 _PROXY_FIELD = re.compile(rb"\r\nproxy-[^\r]*(?=\r\n)", re.IGNORECASE)
 _ADDRESS = re.compile(rb"https?://[^/?]*", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
+
+_ASKS = "it asks its clients for a certificate, which the gateway could not show"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,10 @@ class Settings:
         """The certificates that the program is told to trust."""
         return self.folder / "bundle.pem"
 
+    def name_bundle(self, variable: str) -> Path:
+        """Name the same file for one variable, so that it is known who has opened it."""
+        return self.folder / "open" / f"{variable}.pem"
+
 
 class Batch(NamedTuple):
     """What was seen since the last one."""
@@ -93,22 +111,43 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.authority = settings, Authority()
-        self.tls = ssl.create_default_context()  # of the system, and what the program trusts
-        self.tls.set_alpn_protocols(["http/1.1"])
-        trusted = find_bundles(os.environ)
-        for path in trusted:
-            self.tls.load_verify_locations(path)
+        self.trusted = find_bundles(os.environ)  # besides what the system has
         # one before this one wrote what the program trusts: what is encrypted is passed on unread
         self.is_reading = not settings.bundle.is_file()
         if self.is_reading:
-            write_bundle(settings.bundle, self.authority, trusted)
+            self.clients = self._share_authority()
+        self._contexts = dict[tuple[Trust, bool], ssl.SSLContext]()
+        self.certificate_requests = dict[
+            str, bool
+        ]()  # by host, whether it asks its clients for one
         self.emulation = Emulation(("", 0), seed=0)
         self.emulation.emulate(settings.profile or Profile("as it is"))
         self.rows = dict[int, TracedRequest]()  # under way
         self.tunnels = list[Tunnel]()
-        self.unreadable = set[tuple[str, bytes]]()  # hosts, and clients that refused us
+        self.unreadable = set[tuple[str, str]]()  # hosts, and clients that refused us
         self._lock, self._names = threading.Lock(), dict[int, str]()
         self._used_s = time.process_time()
+
+    def _share_authority(self) -> Clients:
+        """Write the files by which the program trusts the gateway, and watch who reads them."""
+        settings = self.settings
+        for name in ("open", "said", "peers", "data", "unreachable"):
+            (settings.folder / name).mkdir(mode=0o700)
+        write_bundle(settings.bundle, self.authority, self.trusted)
+        (settings.folder / "authority.pem").write_bytes(self.authority.pem)
+        for name in FILE_NAMES:
+            os.link(settings.bundle, settings.name_bundle(name))
+        return Clients(settings.folder, settings.bundle.stat().st_size, settings.token)
+
+    def context_for(self, trust: Trust, *, is_watched: bool = False) -> ssl.SSLContext:
+        """Return what verifies a server as a client would; a watched one tells which servers ask for certificates."""
+        with self._lock:
+            if (trust, is_watched) not in self._contexts:
+                context = trust.make_context(self.trusted)
+                if is_watched:
+                    context._msg_callback = note_certificate_request  # type: ignore[attr-defined]
+                self._contexts[trust, is_watched] = context
+            return self._contexts[trust, is_watched]
 
     def find_process(self, sock: socket.socket) -> tuple[int, str] | None:
         """Find number and name of the process at the other end of a connection, if it is the program's."""
@@ -147,10 +186,20 @@ class Gateway:
 
 
 def has_token(process: psutil.Process, settings: Settings) -> bool:
-    """Tell whether a process has the program's variables."""
+    """Tell whether a process has the program's limit or variables, which either may have written over."""
     with suppress(psutil.Error):
-        return process.environ().get(TOKEN) == settings.token
+        return (
+            has_mark(process.pid, settings.token) or process.environ().get(TOKEN) == settings.token
+        )
     return False
+
+
+def note_certificate_request(
+    sock: ssl.SSLSocket, _direction: str, _version: int, _kind: int, message: int, _data: bytes
+) -> None:
+    """Mark the connection on which a server asks for a certificate; TLS 1.3 encrypts that it does."""
+    if message == _CERTIFICATE_REQUEST:
+        sock.is_asked = True  # type: ignore[attr-defined]
 
 
 def find_processes(settings: Settings) -> list[psutil.Process]:
@@ -175,11 +224,18 @@ class Server(Upstream):
 
     def open(self) -> Source:
         """Return the connection as it is."""
-        return self.source or super().open()
+        if self.source is None:  # for as long as the program is ready to wait
+            self.source = Source(socket.create_connection(self.address))
+            self.source.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self.source
 
 
 class OtherProtocol(Exception):
-    """What the server says is no answer of HTTP/1.1: by agreement (101), or because it speaks no such thing."""
+    """What one side says is no HTTP/1.1: by agreement (101), or because it speaks no such thing."""
+
+    def __init__(self, *, is_agreed: bool = False) -> None:
+        super().__init__()
+        self.is_agreed = is_agreed
 
 
 class TracedExchange(Exchange):
@@ -210,16 +266,46 @@ class TracedExchange(Exchange):
         return is_kept and is_whole and self.request.keeps_alive(self.request.first[2])
 
     def _read_answer(self, source: Source) -> Head:
-        raw = source.read_head()
-        if not raw:
+        answer = source.read_head_as_it_comes(self.client.sock.sendall, ANSWER_PAUSE_S)
+        if not answer:
             raise PeerClosed("it closed the connection without an answer")
-        with suppress(BadHead):
-            response = parse_response(raw)
-            if response.status != 101:
-                return response
+        if isinstance(answer, Head):
+            if answer.status != 101:
+                return answer
             self.row.status, self.row.first_byte_s = 101, self.met.link.time.now_s()
-        self.client.sock.sendall(raw)
+            self.client.sock.sendall(answer.raw)
+            raise OtherProtocol(is_agreed=True)
+        self.client.sock.sendall(answer)
         raise OtherProtocol
+
+    def _pass_body(self, response: Head, source: Source) -> bool:
+        """Pass the body of a response back; tell whether it had an end of its own."""
+        if not response.is_chunked:
+            return super()._pass_body(response, source)
+        stream = self.met.link.open_stream(self.row.worker, self.window)
+        for nbytes in self._pass_chunks(source, self.client.sock, stream):
+            self._count(nbytes)
+        return True
+
+    def _pass_chunks(self, source: Source, sink: socket.socket, stream: Stream) -> Iterator[int]:
+        """Pass a chunked body on byte for byte; yield the bytes of payload that have passed."""
+        framing = ChunkFraming()
+        while not framing.is_over:
+            before, limit = framing.nbytes, int(stream.quantum_nbytes)
+            data = source.take_kept(limit) or source.sock.recv(limit)
+            if not data:
+                raise PeerClosed("closed in the middle of a chunked body")
+            n = framing.follow(data)
+            stream.wait(n)
+            if framing.is_over and sink is self.client.sock:
+                self.trace.ending(self.row)
+            before_s = time.perf_counter()
+            sink.sendall(data[:n])
+            self.pipe.giving_s += time.perf_counter() - before_s
+            source.put_back(data[n:])
+            yield framing.nbytes - before
+            if framing.is_broken:
+                raise OtherProtocol
 
     def _wait_for_consent(self, source: Source) -> Head | None:
         """Pass on that the body may come, or return what the server says instead; a client may not wait for it."""
@@ -238,7 +324,8 @@ class TracedExchange(Exchange):
         body = BodyTransfer(self.client, source.sock, self.pipe, stream, self._count_sent)
         try:
             if self.request.is_chunked:
-                body.move_chunked(body.move)
+                for nbytes in self._pass_chunks(self.client, source.sock, stream):
+                    self._count_sent(nbytes)
             else:
                 body.move(self.request.length or 0)
         except OSError:
@@ -269,11 +356,16 @@ class Connection:
         """Serve requests, then close both sides."""
         try:
             found = self._gateway.find_process(self._client.sock)
-            raw = self._client.read_head() if found else b""
+            raw, is_whole = self._client.read_request_head() if found else (b"", False)
             if found and raw:
                 self._pid, self._name = found
-                serve = self._serve_tunnel if raw.startswith(b"CONNECT ") else self._serve_requests
-                serve(raw)
+                self._explanation.unlink(missing_ok=True)  # of another connection from that port
+                if not is_whole:
+                    self._refuse("a head without an end")
+                elif raw.startswith(b"CONNECT "):
+                    self._serve_tunnel(raw)
+                else:
+                    self._serve_requests(raw)
         except ConnectionResetError:
             with suppress(OSError):  # closing without lingering sends RST instead of FIN
                 linger = struct.pack("ii", 1, 0)
@@ -310,6 +402,8 @@ class Connection:
             server = self._server.open()
         except OSError as error:
             self._tell("it cannot be reached", error)
+            if self._scheme == "http" and proxy is None:
+                self._explain(error)
             raise
         if greeting and self._login is not None:
             server.sock.sendall(add_login(greeting, self._login))
@@ -319,6 +413,21 @@ class Connection:
                 raise PeerClosed("the user's own proxy refuses")
         self._handshake_s = time.perf_counter() - begin_s
         return server
+
+    @property
+    def _explanation(self) -> Path:
+        """Where our shim looks why a connection failed."""
+        port = self._client.sock.getpeername()[1]
+        return self._gateway.settings.folder / "unreachable" / str(port)
+
+    def _explain(self, error: OSError) -> None:
+        """Leave word for our shim, which lets the program fail as it would have without us.
+
+        All others meet a connection that ends without an answer. An answer, such as 502, is a success
+        to curl, requests, httpx and fetch: they would print it and go on.
+        """
+        words = (isinstance(error, socket.gaierror), error.errno, error.strerror)
+        self._explanation.write_text(repr(words))
 
     def _serve_tunnel(self, raw: bytes) -> None:
         """Open the tunnel that the program asks for, and read what passes if that can be read."""
@@ -330,98 +439,164 @@ class Connection:
             self._client.sock.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
             raise
         self._client.sock.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        hello = peek(self._client.sock, server.sock)
-        why = self._why_unread(hello)
-        if not why:
-            try:
-                self._encrypt(server)
-            except (OSError, ValueError) as error:  # the program may know better whom to trust
-                why = f"TLS with it failed ({getattr(error, 'reason', '') or error})"
-                server = self._connect(raw)
+        data = peek(self._client.sock, server.sock)
+        hello = parse_hello(data)
+        trust = self._find_trust(data, hello)
+        if hello is None or isinstance(trust, str):
+            return self._relay(server, str(trust))
+        name = hello.server_name or self._host
+        try:
+            why = self._encrypt(server, trust, name)
+            context = self._make_server_context(server, name)
+            if not why and not can_answer(context, data):
+                why = "it and the gateway have no TLS in common"
+        except (OSError, ValueError) as error:  # the program may know better whom to trust
+            why = f"TLS with it failed ({getattr(error, 'reason', '') or error})"
         if why:
-            return self._relay(server, why)
-        if self._accept(hello):
+            return self._relay(self._connect(raw), why)
+        if self._accept(context, hello):
             self._serve_requests(b"")
 
-    def _why_unread(self, hello: bytes) -> str:
-        """Say why a connection that begins so cannot be read; nothing if it can."""
-        if not hello.startswith(b"\x16"):
+    def _find_trust(self, data: bytes, hello: Hello | None) -> Trust | str:
+        """Find whom a client that begins so would trust without us, or say why it cannot be read."""
+        if not data.startswith(b"\x16"):
             return "it is not TLS"
         if not self._gateway.is_reading:
             return "the gateway ended"
-        if b"\x02h2" in hello and b"\x08http/1.1" not in hello:
-            return "it speaks HTTP/2 only"
-        is_refused = (self._place, ciphers_of(hello)) in self._gateway.unreadable
-        return "the program does not accept the certificate" if is_refused else ""
+        if hello is None:
+            return "its first words are not understood"
+        if hello.protocols and b"http/1.1" not in hello.protocols:
+            return f"it speaks {'HTTP/2' if b'h2' in hello.protocols else 'another protocol'} only"
+        if (self._place, hello.print) in self._gateway.unreadable:
+            return "the program does not accept the certificate"
+        trust = self._gateway.clients.find_trust(self._pid, hello)
+        if isinstance(trust, Trust) and trust.may_have_certificate and self._is_asking:
+            return _ASKS
+        return trust
 
-    def _encrypt(self, server: Source) -> None:
-        """Begin TLS with the server, whose certificate must be in order."""
+    @property
+    def _is_asking(self) -> bool | None:
+        """Whether the server asks its clients for a certificate; None if that is not known."""
+        return self._gateway.certificate_requests.get(self._place)
+
+    def _encrypt(self, server: Source, trust: Trust, name: str) -> str:
+        """Begin TLS with the server, whose certificate must be in order; say why it must not be read, if so."""
+        is_watched = trust.may_have_certificate and self._is_asking is None
+        context = self._gateway.context_for(trust, is_watched=is_watched)
         begin_s = time.perf_counter()
         server.sock.settimeout(HANDSHAKE_TIMEOUT_S)
-        server.sock = self._gateway.tls.wrap_socket(server.sock, server_hostname=self._host)
+        server.sock = context.wrap_socket(server.sock, server_hostname=name)
         server.sock.settimeout(None)
         self._handshake_s += time.perf_counter() - begin_s
+        if is_watched:
+            is_asked = getattr(server.sock, "is_asked", False)
+            self._gateway.certificate_requests[self._place] = is_asked
+            return _ASKS if is_asked else ""
+        return ""
 
-    def _accept(self, hello: bytes) -> bool:
+    def _make_server_context(self, server: Source, name: str) -> ssl.SSLContext:
+        """Return what answers the program in the name of its server."""
+        certificate = cast(ssl.SSLSocket, server.sock).getpeercert(binary_form=True) or b""
+        peers = self._gateway.settings.folder / "peers"
+        pem = ssl.DER_cert_to_PEM_cert(certificate)
+        return self._gateway.authority.server_context(name, pem, peers)
+
+    def _accept(self, context: ssl.SSLContext, hello: Hello) -> bool:
         """Begin TLS with the program in the name of its server; tell whether it accepts that."""
-        context = self._gateway.authority.server_context(self._host)
         sock = self._client.sock
         sock.settimeout(HANDSHAKE_TIMEOUT_S)
         try:
             self._client.sock = context.wrap_socket(sock, server_side=True)
         except OSError as error:
-            self._gateway.unreadable.add((self._place, ciphers_of(hello)))  # the next one passes
+            self._gateway.unreadable.add((self._place, hello.print))  # the next one passes
             self._tell("the program did not accept the certificate", error)
             return False
         self._client.sock.settimeout(None)
         return True
 
-    def _relay(self, server: Source, why: str) -> None:
-        """Pass on unread what comes from either side, until one ends."""
-        tunnel = self._tell(why)
+    def _relay(self, server: Source, why: str, *, is_one_way: bool = False) -> None:
+        """Pass on unread what comes from either side, until both have ended; one way, what the server says alone."""
+        tunnel, client = self._tell(why), self._client
+        speaker, listener = client, server
         try:
             while True:
-                speaker = wait_for_either(self._client, server)
+                speaker = wait_for_either(client, server)
+                listener = server if speaker is client else client
+                if speaker is client and is_one_way:
+                    return
                 data = speaker.take_kept(FREE_QUANTUM_NBYTES)
                 if not data:
-                    return
-                (self._client if speaker is server else server).sock.sendall(data)
+                    break
+                listener.sock.sendall(data)
                 tunnel.nbytes_down += len(data) if speaker is server else 0
+            if isinstance(client.sock, ssl.SSLSocket) or isinstance(server.sock, ssl.SSLSocket):
+                return  # which has no end of one side alone
+            listener.sock.shutdown(socket.SHUT_WR)
+            while data := listener.take_kept(FREE_QUANTUM_NBYTES) or listener.sock.recv(
+                FREE_QUANTUM_NBYTES
+            ):
+                speaker.sock.sendall(data)
+                tunnel.nbytes_down += len(data) if listener is server else 0
         finally:
             tunnel.end_s = time.time()
 
     def _serve_requests(self, raw: bytes) -> None:
         """Serve the requests of a connection; `raw` is the head of the first, where that was read already."""
-        while raw or (raw := self._wait_for_head()):
+        is_tunnel = self._server.source is not None
+        is_whole = True
+        while True:
+            if not raw:
+                server = self._server.source
+                if server is not None and wait_for_either(server, self._client) is server:
+                    # a server that closes, or says something unasked, has no answer to come: what it
+                    # says then would reach the program late, as the answer to its next request
+                    if self._is_new and (greeting := server.take_kept(FREE_QUANTUM_NBYTES)):
+                        self._client.sock.sendall(greeting)
+                        self._relay(server, "its server speaks first")
+                    return
+                pause_s = REQUEST_PAUSE_S if is_tunnel else None
+                raw, is_whole = self._client.read_request_head(pause_s)
+            if not raw:
+                return
             try:
-                request = parse_request(raw)
-                if self._scheme == "http" or self._server.source is None:
+                request = parse_request(raw if is_whole else b"")
+                if not is_tunnel:
                     self._turn_to(request)
-            except BadHead:
-                if self._server.source is None:
-                    raise
-                self._server.source.sock.sendall(raw)
-                return self._relay(self._server.source, "it is not HTTP/1.1")
+            except BadHead as error:
+                if not is_tunnel:
+                    return self._refuse(str(error))
+                server = self._server.open()
+                server.sock.sendall(raw)
+                return self._relay(server, "it is not HTTP/1.1")
             try:
                 if not self._serve_one(request):
                     return
-            except OtherProtocol:
-                return self._relay(self._server.open(), "it changed to another protocol")
+            except OtherProtocol as other:
+                # what comes next from the program may be for another server
+                is_one_way = not (is_tunnel or other.is_agreed)
+                words = (
+                    "it changed to another protocol" if other.is_agreed else "it is not HTTP/1.1"
+                )
+                return self._relay(self._server.open(), words, is_one_way=is_one_way)
             raw = b""
 
-    def _wait_for_head(self) -> bytes:
-        """Read the head of the next request; nothing once either side has closed."""
-        # what the server closes, or says unasked, would have reached the program too
-        server = self._server.source
-        is_asked = server is None or wait_for_either(self._client, server) is self._client
-        return self._client.read_head() if is_asked else b""
+    def _refuse(self, reason: str) -> None:
+        """Answer what is no request in a proxy's form: it is not known whose it is, and goes to no server."""
+        words = f"wire trace: {reason}\n".encode()
+        fields = b"Connection: close\r\nContent-Type: text/plain\r\nContent-Length: %d" % len(words)
+        self._client.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n%s\r\n\r\n%s" % (fields, words))
+        tunnel = self._tell("a request was refused, which is not HTTP/1.1")
+        tunnel.end_s = time.time()
 
     def _turn_to(self, request: Head) -> None:
         """Connect to the server that a request in a proxy's form names, unless it is that of the one before."""
-        parts = urlsplit(request.first[1].decode("latin-1"))
-        if parts.scheme != "http" or not parts.hostname:
-            raise BadHead("no address of a server")
-        place = parts.hostname, parts.port or 80
+        try:
+            parts = urlsplit(request.first[1].decode("latin-1"))
+            place = parts.hostname or "", parts.port or 80
+        except ValueError as error:
+            raise BadHead("no URL of a server") from error
+        if parts.scheme != "http" or not place[0]:
+            raise BadHead("no URL of a server")
         if self._server.source is None or place != (self._host, self._port):
             self._scheme, self._is_new = "http", True
             self._host, self._port = place
@@ -435,7 +610,9 @@ class Connection:
         try:
             ends = self._client, self._server, self._pipe
             met = emulation.admit(emulation.link, row.start_s)
-            if self._scheme == "http" and self._login is not None:
+            if self._scheme == "https":
+                sent = request
+            elif self._login is not None:
                 sent = replace(request, raw=add_login(request.raw, self._login))
             else:
                 sent = for_server(request)
@@ -467,8 +644,8 @@ def peek(client: socket.socket, server: socket.socket) -> bytes:
     for sock in (client, server):
         poller.register(sock, select.POLLIN)
     poller.poll()
-    first = b""
-    while is_readable(client):
+    first, until_s = b"", time.monotonic() + HELLO_TIMEOUT_S
+    while is_readable(client) and time.monotonic() < until_s:
         first = client.recv(FREE_QUANTUM_NBYTES, socket.MSG_PEEK)
         if not first.startswith(b"\x16") or len(first) >= 5 + int.from_bytes(first[3:5]):
             break
@@ -476,10 +653,17 @@ def peek(client: socket.socket, server: socket.socket) -> bytes:
     return first
 
 
-def ciphers_of(hello: bytes) -> bytes:
-    """Return the ciphers that a TLS client offers, by which one library is told from another."""
-    start = 44 + hello[43]
-    return hello[start : start + 2 + int.from_bytes(hello[start : start + 2])]
+def can_answer(context: ssl.SSLContext, hello: bytes) -> bool:
+    """Tell whether TLS can go on after a hello, without saying a word to who sent it."""
+    heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
+    heard.write(hello)
+    try:
+        context.wrap_bio(heard, said, server_side=True).do_handshake()
+    except ssl.SSLWantReadError:
+        return True
+    except ssl.SSLError:
+        pass
+    return False
 
 
 def find_proxy(scheme: str, host: str, port: int) -> SplitResult | None:

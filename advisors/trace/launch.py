@@ -26,6 +26,7 @@ import psutil
 import helpers
 from advisors.trace.gateway import Batch, Settings, find_processes
 from advisors.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
+from advisors.trace.trust import FILE_NAMES, mark_of
 from helpers.errors import UserError, show, tell_refusal
 from helpers.netem.certificates import BUNDLE_VARIABLES
 from helpers.netem.profiles import Profile
@@ -37,7 +38,13 @@ SAMPLE_S = 0.02
 LOOK_S = 0.25  # between looks at its processes and their connections
 BUSY = 0.02  # the most of a processor that looking may take
 STOP_TIMEOUT_S = 5.0
-_START = "import sys; from advisors.trace.gateway import main; main(sys.argv[1:])"
+_START = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+sys.path += sys.argv[4:]
+from advisors.trace.gateway import main
+main(sys.argv[2:4])
+"""
 
 SHIMS = Path(__file__).with_name("shims")
 
@@ -45,18 +52,20 @@ SHIMS = Path(__file__).with_name("shims")
 _SESSIONS = ("HTTP_CLIENT", "HTTPS_CLIENT", "GCS_SESSION", "GS_SESSION")
 
 
-def make_environment(
-    given: Mapping[str, str], *, port: int, bundle: Path, token: str
-) -> dict[str, str]:
+def make_environment(given: Mapping[str, str], *, port: int, settings: Settings) -> dict[str, str]:
     """Return the variables of a program whose requests go through the gateway.
 
     What the program reaches directly now, by `NO_PROXY`, it reaches through the gateway too.
     """
     url = f"http://127.0.0.1:{port}"
     names = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
-    found = {**given, TOKEN: token, **dict.fromkeys(names, url)}
+    found = {**given, TOKEN: settings.token, **dict.fromkeys(names, url)}
     found |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(METADATA_SERVICES))
-    found |= dict.fromkeys(BUNDLE_VARIABLES, os.fspath(bundle))
+    found[f"{TOKEN}_FOLDER"] = os.fspath(settings.folder)
+    for name in BUNDLE_VARIABLES:
+        if name in FILE_NAMES:
+            found[name] = os.fspath(settings.name_bundle(name))
+            found[f"{TOKEN}_{name}"] = given.get(name, "")
     for session in _SESSIONS:
         name = f"FSSPEC_{session}_KWARGS"
         try:
@@ -98,8 +107,7 @@ def run(
         raise UserError(tell_refusal(error)) from error
     settings = Settings(folder, secrets.token_hex(8), os.getpid(), profile)
     guard = _Guard(settings, given)
-    bundle, token = settings.bundle, settings.token
-    theirs = make_environment(given, port=guard.port, bundle=bundle, token=token)
+    theirs = make_environment(given, port=guard.port, settings=settings)
     try:
         return _run(command, theirs, guard, hashlib.sha256() if is_silent else None)
     finally:
@@ -115,7 +123,9 @@ def _run(
     before_s, begin_s, started_s = _reaped_s(), time.time(), time.perf_counter()
     with _signals_for_program() as pass_on:
         try:
-            child = subprocess.Popen(command, env=env, stdout=subprocess.PIPE if digest else None)
+            with _marked(env[TOKEN]):
+                output = subprocess.PIPE if digest else None
+                child = subprocess.Popen(command, env=env, stdout=output)
         except OSError as error:
             told = f"COMMAND is {show(command[0])}; {error.strerror}; allowed: a program on PATH"
             raise UserError(told) from error
@@ -141,6 +151,22 @@ def _run(
         output_digest=digest.hexdigest() if digest else None,
         remarks=guard.remarks,
     )
+
+
+_marking = threading.Lock()
+
+
+@contextmanager
+def _marked(token: str) -> Iterator[None]:
+    """Have what is started meanwhile inherit the mark of a program."""
+    with _marking:
+        soft, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+        with suppress(ValueError, OSError):  # where less is allowed, the variables have to do
+            resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(token), hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_RTTIME, (soft, hard))
 
 
 def _reaped_s() -> float:
@@ -204,17 +230,21 @@ class _Guard:
         """Start a gateway at the port."""
         self._pipe, theirs = Pipe()
         shared = [theirs.fileno(), self._listener.fileno()]
-        places = [str(Path(helpers.__file__).parents[1]), self._environment.get("PYTHONPATH", "")]
+        # the folder that the program is in may hold modules with our names, or Python's
+        places = [
+            os.path.abspath(place) for place in sys.path if place not in ("", ".", os.getcwd())
+        ]
+        ours = str(Path(helpers.__file__).parents[1])
         log = self._settings.folder / "gateway.log"  # the program's output is its own
         try:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", _START, *map(str, shared)],
+                    [sys.executable, "-I", "-c", _START, ours, *map(str, shared), *places],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     pass_fds=shared,
-                    env={**self._environment, "PYTHONPATH": os.pathsep.join(filter(None, places))},
+                    env=dict(self._environment),
                     start_new_session=True,  # the terminal's signals are for the program
                 )
             theirs.close()
@@ -297,18 +327,17 @@ class _Watch:
     def _watch(self) -> None:
         pause_s = look_s = 0.0
         while not self._over.wait(pause_s):
-            began_s = time.perf_counter()
+            began_s, used_s = time.perf_counter(), time.thread_time()
             if began_s >= look_s:
                 self._look()
-                took_s = time.perf_counter() - began_s
-                look_s = began_s + max(LOOK_S, took_s / BUSY)
-            sampled_s = time.perf_counter()
+                look_s = began_s + max(LOOK_S, (time.thread_time() - used_s) / BUSY)
+            used_s = time.thread_time()
             for process in self._used_s:
                 with suppress(psutil.Error):
                     used = process.cpu_times()
                     self._used_s[process] = used.user + used.system
             self._samples.append((time.time(), sum(self._used_s.values())))
-            pause_s = max(SAMPLE_S, (time.perf_counter() - sampled_s) / BUSY)
+            pause_s = max(SAMPLE_S, (time.thread_time() - used_s) / BUSY)
 
     def _look(self) -> None:
         """Find the processes of the program, and their connections that go past the gateway."""

@@ -44,21 +44,29 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())  # one for all: it costs a ms
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        self._lock, self._contexts = threading.Lock(), dict[str, ssl.SSLContext]()
+        self._lock, self._contexts = threading.Lock(), dict[tuple[str, str], ssl.SSLContext]()
         certificate = self._sign(self._name, self._key.public_key(), None)
         self.pem = certificate.public_bytes(serialization.Encoding.PEM)
         """The authority's own certificate."""
 
-    def server_context(self, host: str) -> ssl.SSLContext:
-        """Return what a server needs to answer in the name of a host; of protocols it offers HTTP/1.1 alone."""
-        with self._lock:
-            if host not in self._contexts:
-                self._contexts[host] = self._make_context(host)
-            return self._contexts[host]
+    def server_context(self, host: str, pem: str = "", peers: Path | None = None) -> ssl.SSLContext:
+        """Return what a server needs to answer in the name of a host; of protocols it offers HTTP/1.1 alone.
 
-    def _make_context(self, host: str) -> ssl.SSLContext:
+        Its certificate stands for another, the host's own, which is written into a folder under the number
+        of the one that stands for it.
+        """
+        with self._lock:
+            if (host, pem) not in self._contexts:
+                self._contexts[host, pem] = self._make_context(host, pem, peers)
+            return self._contexts[host, pem]
+
+    def _make_context(self, host: str, pem: str, peers: Path | None) -> ssl.SSLContext:
         common = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64])])
         leaf = self._sign(common, self._leaf_key.public_key(), host)
+        if peers is not None:
+            number = leaf.serial_number  # as DER has it, with a zero before a first bit that is set
+            length = number.bit_length() // 8 + 1
+            (peers / f"{number.to_bytes(length).hex()}.pem").write_text(pem)
         secret = self._leaf_key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,

@@ -7,7 +7,9 @@ import select
 import socket
 import ssl
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 # Larger heads are refused; S3 allows 8 KB of headers.
@@ -50,7 +52,8 @@ class Head:
     @property
     def is_chunked(self) -> bool:
         """Whether the body comes in chunks."""
-        return self.fields.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
+        codings = self.fields.get(b"transfer-encoding", b"").lower()
+        return codings.rpartition(b",")[2].strip() == b"chunked"
 
     @property
     def length(self) -> int | None:
@@ -161,6 +164,47 @@ def wait_for_either(first: Source, second: Source) -> Source:
         poller.poll()
 
 
+class ChunkFraming:
+    """Follow the framing of a chunked body while its bytes pass."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0  # of the payload so far
+        self.is_over = self.is_broken = False
+        self._left_nbytes = 0  # of this chunk, with the line's end after it
+        self._line, self._is_trailer = b"", False
+
+    def follow(self, data: bytes) -> int:
+        """Take the bytes that come next, and return how many are the body's; all of what is no such framing."""
+        position = 0
+        while position < len(data) and not (self.is_over or self.is_broken):
+            if self._left_nbytes:
+                n = min(self._left_nbytes, len(data) - position)
+                # the last two end the line
+                self.nbytes += max(min(n, self._left_nbytes - 2), 0)
+                self._left_nbytes -= n
+                position += n
+                continue
+            end = data.find(b"\n", position) + 1 or len(data)
+            self._line += data[position:end]
+            position = end
+            if self._line.endswith(b"\n"):
+                self._take_line()
+            elif len(self._line) > MAX_HEAD_NBYTES:
+                self.is_broken = True
+        return len(data) if self.is_broken else position
+
+    def _take_line(self) -> None:
+        line, self._line = self._line, b""
+        if self._is_trailer:
+            self.is_over = line == b"\r\n"
+        elif (length := _CHUNK_LENGTH.fullmatch(line)) is None:
+            self.is_broken = True
+        elif (nbytes := int(length[1], 16)) > 0:
+            self._left_nbytes = nbytes + 2
+        else:
+            self._is_trailer = True
+
+
 class Source:
     """Read heads and lines from a blocking socket; bytes read too far are kept for the body."""
 
@@ -190,6 +234,39 @@ class Source:
     def read_head(self) -> bytes:
         """Read a head with the empty line that ends it; nothing if the sender closed."""
         return self._read_to(b"\r\n\r\n", MAX_HEAD_NBYTES)
+
+    def read_request_head(self, pause_s: float | None = None) -> tuple[bytes, bool]:
+        """Read the head of a request; tell whether it is one: it may be too long, end, or pause for too long."""
+        while (end := self._kept.find(b"\r\n\r\n")) < 0 and len(self._kept) <= MAX_HEAD_NBYTES:
+            if self._kept and pause_s is not None and not is_readable(self.sock, pause_s):
+                break
+            more = self.sock.recv(READ_NBYTES)
+            if not more:
+                break
+            self._kept += more
+        return self.take_kept(end + 4 if end >= 0 else len(self._kept)), end >= 0
+
+    def read_head_as_it_comes(
+        self, pass_on: Callable[[bytes], None], pause_s: float
+    ) -> Head | bytes:
+        """Read the head of a response without a limit of time; what comes before a pause is passed on at once.
+
+        Returns the head with what is left to be passed on as its bytes, or those bytes alone where it is no
+        head: too long, or ended by the sender.
+        """
+        n_passed = 0
+        while (end := self._kept.find(b"\r\n\r\n")) < 0 and len(self._kept) <= MAX_HEAD_NBYTES:
+            if len(self._kept) > n_passed and not is_readable(self.sock, pause_s):
+                pass_on(self._kept[n_passed:])
+                n_passed = len(self._kept)
+            more = self.sock.recv(READ_NBYTES)
+            if not more:
+                break
+            self._kept += more
+        raw = self.take_kept(end + 4 if end >= 0 else len(self._kept))
+        with suppress(BadHead):
+            return replace(parse_response(raw if end >= 0 else b""), raw=raw[n_passed:])
+        return raw[n_passed:]
 
     def read_line(self) -> bytes:
         """Read a line of a chunked body with its end."""
@@ -230,6 +307,10 @@ class Source:
         finally:
             self.sock.settimeout(None)
         return True
+
+    def put_back(self, data: bytes) -> None:
+        """Keep what was taken and is of the next message."""
+        self._kept = data + self._kept
 
     def take_kept(self, limit_nbytes: int) -> bytes:
         """Take at most `limit_nbytes` of what was read too far."""

@@ -54,7 +54,7 @@ def open_hosts(bundle: Path, targets: Mapping[str, str]) -> Iterator[dict[str, s
 
     with serve(Hosts) as url:
         proxy = url.replace("//", f"//user:{SECRET}@")
-        trusted = dict.fromkeys(("SSL_CERT_FILE", "OTHER"), os.fspath(bundle))
+        trusted = dict.fromkeys(("SSL_CERT_FILE", "AWS_CA_BUNDLE", "OTHER"), os.fspath(bundle))
         yield {"HTTPS_PROXY": proxy, "NO_PROXY": "127.0.0.1", **trusted}
 
 
