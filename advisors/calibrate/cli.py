@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
-from helpers.errors import UserError, say
+from helpers.errors import UserError, say, show
 from helpers.netem.profiles import PROVIDERS, REGIONS
 
 if TYPE_CHECKING:
@@ -53,12 +53,7 @@ def calibrate(
     from helpers.paths import replace_file
 
     check_address(location, prefix)
-    if out.suffix not in (".yml", ".yaml"):
-        raise UserError(f"out: {out}; allowed: a name that ends in .yml")
-    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise UserError(f"out: {out}; allowed: a file in a folder that can be written")
-    if out.exists():
-        raise UserError(f"out: {out} is there; allowed: a file that is not")
+    check_out(out)
     if not 0 < max_mb <= _MOST_MB:
         raise UserError(f"max-mb: {max_mb:g}; allowed: above 0, at most {_MOST_MB:g}")
     caps = max_requests, int(max_mb * 1e6)
@@ -89,15 +84,39 @@ def find_provider(address: str) -> str:
     return "aws" if place.scheme == "s3" and not place.endpoint_url else "unknown"
 
 
+def check_out(out: Path) -> None:
+    """Refuse a file that could not be written in the end, before anything is asked for."""
+    if out.suffix not in (".yml", ".yaml"):
+        raise UserError(f"out: {show(str(out))}; allowed: a name that ends in .yml")
+    try:
+        with tempfile.TemporaryFile(dir=out.parent):  # in /proc even root may not
+            is_there = os.path.lexists(out)
+    except (OSError, ValueError) as error:  # ValueError: of a null character
+        allowed = "a file in a folder that can be written"
+        raise UserError(f"out: {show(str(out))}; allowed: {allowed}") from error
+    if is_there:
+        raise UserError(f"out: {show(str(out))} is there; allowed: a file that is not")
+
+
+_MOST_PREFIX = 500  # characters; a store takes keys of 1024 bytes
+
+
 def check_address(address: str, prefix: str) -> None:
     """Refuse an address that is none, before a line shows it: it may hold a password."""
-    from helpers.objectstore.locations import parse_location
+    from helpers.objectstore.locations import parse_location, split_address
 
-    scheme = urlsplit(address).scheme
+    scheme = split_address(address).scheme
     if scheme == "file" or address == "embedded":
-        raise UserError(f"store: {address!r}; allowed: a store that answers requests")
+        raise UserError(f"store: {show(address)}; allowed: a store that answers requests")
     if prefix and scheme != "s3":
-        raise UserError(f"write: {prefix!r}; allowed: with s3://BUCKET/PREFIX alone")
+        raise UserError(f"write: {show(prefix)}; allowed: with s3://BUCKET/PREFIX alone")
+    parts = prefix.strip("/").split("/")
+    is_sound = prefix.isprintable() and len(prefix) <= _MOST_PREFIX
+    if prefix and not (is_sound and {"", ".", ".."}.isdisjoint(parts)):
+        allowed = (
+            f"a path in the bucket, such as scratch/mine, of at most {_MOST_PREFIX} characters"
+        )
+        raise UserError(f"write: {show(prefix)}; allowed: {allowed}")
     parse_location(address)
 
 

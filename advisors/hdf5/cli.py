@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from helpers.errors import cut, say
+from helpers.errors import UserError, cut, say
 
 if TYPE_CHECKING:
     from advisors.hdf5.advice import Advised
+
+_MOST_S = 86_400  # that a look at a file may take
 
 
 @click.group()
@@ -27,8 +29,8 @@ def hdf5() -> None:
               help="Datasets to read, such as gt1l/heights/h_ph,gt1l/heights/lat_ph; all by default.")  # fmt: skip
 @click.option("--profile", default="in-region", show_default=True, metavar="NAME|FILE",
               help="Network it is read over, or a file of `wire calibrate`.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(min=1), default=10.0, show_default=True,
-              help="Time for looking at the file, and for predicting.")  # fmt: skip
+@click.option("--seconds", type=float, default=10.0, show_default=True,
+              help="Time for looking at the file, and for predicting; at least 1.")  # fmt: skip
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 @click.option("--apply", "out", type=click.Path(path_type=Path),
               help="Write a repack to this file, by h5repack, and compare it, by h5diff.")  # fmt: skip
@@ -45,6 +47,8 @@ def advise(
     from advisors.hdf5.repacked import apply_repack, check_out
     from helpers.netem.profiles import get_profile
 
+    if not 1 <= seconds <= _MOST_S:  # nan is refused too
+        raise UserError(f"seconds: {seconds:g}; allowed: 1 to {_MOST_S}")
     if out is not None:
         check_out(out)
     variables = [name for one in listed for name in one.split(",") if name]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies_environment
 
 import botocore.config
@@ -19,7 +19,7 @@ import obstore.store
 from botocore.parsers import ResponseParserError
 from fsspec import AbstractFileSystem, filesystem
 
-from helpers.errors import UserError, find_secrets, redact
+from helpers.errors import UserError, find_secrets, redact, show
 from helpers.objectstore.processes import deadline, environment
 
 if TYPE_CHECKING:
@@ -287,9 +287,17 @@ def is_here(endpoint_url: str | None) -> bool:
     return urlsplit(endpoint_url or "").hostname in ("localhost", "127.0.0.1", "::1")
 
 
+def split_address(address: str) -> SplitResult:
+    """Split an address into its parts, or refuse one that has none."""
+    try:
+        return urlsplit(address)
+    except ValueError as error:  # of a bracket that is open, as of an address of IPv6
+        raise UserError(f"store: {show(address)}; allowed: an address such as s3://BUCKET/PREFIX") from error  # fmt: skip
+
+
 def parse_location(url: str) -> Location:
     """Read a location from its address, and credentials from where clients of AWS look for them."""
-    parts = urlsplit(url)
+    parts = split_address(url)
     if parts.scheme == "file" and not parts.netloc and parts.path.strip("/"):
         # of a file system that all nodes see; its path as it is, as fsspec takes it
         return Location("file", "", url.removeprefix("file://").strip("/"))
@@ -300,7 +308,7 @@ def parse_location(url: str) -> Location:
             " with credentials in the environment or a profile"
         )
     if parts.scheme not in ("s3", "gs") or not parts.netloc:
-        raise UserError(f"store: {url!r}; allowed: {allowed}")
+        raise UserError(f"store: {show(url)}; allowed: {allowed}")
     bucket, prefix = parts.netloc, parts.path.strip("/")
     if parts.scheme == "gs":  # read anonymously at Google's own address: the settings are for S3
         return Location("gs", bucket, prefix)

@@ -295,6 +295,12 @@ def test_a_store_that_fails_leaves_no_profile(proxy: Proxy, tmp_path: Path) -> N
         ("file:///tmp", (), "allowed: a store that answers requests"),
         ("s3://user:hush@bucket/x", (), "with credentials in the environment"),
         ("gs://bucket/x", ("--write", "y"), "allowed: with s3://BUCKET/PREFIX alone"),
+        *((url, (), "; allowed: an address such as s3://") for url in ("s3://[/k", "http://[::1")),
+        *(
+            (URL, ("--write", text), "; allowed: a path in the bucket")
+            for text in ("../..", "\x1b[31m", "s3://other/x", "a//b", "a" * 5000)
+        ),
+        (URL, ("--out", "/proc/x.yml"), "out: '/proc/x.yml'; allowed: a file in a folder"),
     ],
 )
 def test_refuses(
@@ -302,7 +308,8 @@ def test_refuses(
 ) -> None:
     """Each is one line that names what is wrong and what is allowed; no file is begun."""
     told = refuse(tmp_path / "mine.yml", *options, url=url)
-    assert says in told and "hush" not in told
+    assert says in told and "hush" not in told and len(told) < 500
+    assert "at most 500 requests" not in told or "object" in says  # else it is known at the door
     assert not [*tmp_path.iterdir()]
 
 

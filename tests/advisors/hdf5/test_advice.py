@@ -313,6 +313,7 @@ def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
         ((str(path), "--repack", "magic"), "repack: 'magic'; allowed: "),
         (("http://127.0.0.1:9/a.h5?X-Amz-Signature=abcdef12",), "file: http://127.0.0.1:9/a.h5"),
         (("ftp://host/a.h5",), "allowed: "),
+        *(((str(path), "--seconds", text), "seconds: ") for text in ("0.5", "nan", "inf", "1e308")),
     ]
     for arguments, said in cases:
         code, _, error = run(*arguments)
