@@ -77,7 +77,7 @@ class _Trace(click.Group):
     "most",
     default="",
     metavar="requests=…,mb=…,waits=…",
-    help="Exit 1 above any of these.",
+    help="Exit 1 above any of these, or where traffic was not seen.",
 )
 @click.option(
     "--json", "is_json", is_flag=True, help="Print JSON, as the last line of standard output."
@@ -121,6 +121,10 @@ def trace(
         ]
         if above:
             say(f"above --max: {'; '.join(above)}", err=True)
+        if most and (places := find_unseen(run)):
+            above.append("not seen")
+            where = f"{cut(places[0])}{f' and {len(places) - 1} more' * (len(places) > 1)}"
+            say(f"--max is not judged: traffic was not seen, with {where}", err=True)
     except Exception as error:  # ours, whatever it is: the program did what it did
         with suppress(OSError):
             say(f"wire trace: the report failed: {show(error)}", err=True)
@@ -174,6 +178,20 @@ def _network(name: str) -> tuple[str, Network]:
     from helpers.netem.profiles import get_profile, network_of, of_one_process
 
     return (name, network_of(of_one_process(get_profile(name)))) if name else ("", Network())
+
+
+def find_unseen(run: Run) -> list[str]:
+    """Find with whom a program exchanged what a budget would have to count."""
+    from advisors.trace.rows import METADATA_SERVICES
+
+    unread = [tunnel.host for tunnel in run.unread if tunnel.nbytes_down]
+    past = [
+        bypass.address
+        for bypass in run.bypassed
+        if not bypass.address.startswith(METADATA_SERVICES)
+    ]
+    ended = ["what came after the gateway had ended"] * any("gateway ended" in line for line in run.remarks)  # fmt: skip
+    return [*dict.fromkeys([*unread, *past, *ended])]
 
 
 def read_maxima(text: str) -> dict[str, float]:
