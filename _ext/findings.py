@@ -17,7 +17,6 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
-from helpers.errors import UserError
 from helpers.findings import (
     CONSTANTS,
     NOISE,
@@ -26,6 +25,7 @@ from helpers.findings import (
     format_finding,
     read_findings,
 )
+from wire.errors import UserError
 
 NOT_SO = "(not so in these results) "
 NOT_DECIDED = "(not decided in these results) "

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.errors import UserError
 from helpers.plotting.tables import digits
+from wire.errors import UserError
 
 SUFFIX = ".findings.csv"
 """Of the file next to a record."""

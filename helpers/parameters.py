@@ -22,8 +22,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from helpers.errors import UserError, cut, explain, show
-from helpers.netem.profiles import check_profile, get_profile, profile_names
+from wire.bed.networks import check_profile, get_profile, profile_names
+from wire.errors import UserError, cut, explain, show
 
 
 @dataclass(frozen=True)

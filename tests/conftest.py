@@ -16,9 +16,9 @@ import pytest
 from hypothesis import settings
 
 import studies
-from helpers.objectstore.processes import Child, start_child
-from helpers.objectstore.testbed import Server, open_server
 from tests import made
+from wire.bed.testbed import Server, open_server
+from wire.children import Child, start_child
 
 # What passes depends on the commit alone, not on how busy the machine is;
 # `--hypothesis-profile=default` looks for more.

@@ -15,9 +15,9 @@ import psutil
 from helpers.arrays.fields import SampleArray
 from helpers.arrays.readers import LAYOUTS, Codec, Layout
 from helpers.arrays.stores import StoredArray, prepare_array
-from helpers.objectstore.locations import Location
-from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
+from wire.bed.locations import Location
+from wire.bed.testbed import Server
 
 SOURCE = ROOT / "data" / "ocean-temperature.nc"
 SHAPE = (3, 6, 40, 80)

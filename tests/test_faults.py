@@ -34,14 +34,14 @@ from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
-from helpers.models.transfer import Request
-from helpers.netem.profiles import FAULTS, Faults, FirstByte, Profile
-from helpers.netem.proxy import open_proxy
-from helpers.objectstore import locations
-from helpers.objectstore.processes import deadline
-from helpers.objectstore.testbed import Server, Testbed, open_server
 from helpers.paths import ROOT
 from tests.stores import make_location, make_stored
+from wire.bed import locations
+from wire.bed.networks import FAULTS, Faults, FirstByte, Profile
+from wire.bed.proxy import open_proxy
+from wire.bed.testbed import Server, Testbed, open_server
+from wire.children import deadline
+from wire.models.transfer import Request
 
 pytestmark = [
     pytest.mark.slow,

@@ -19,11 +19,11 @@ from cryptography.x509.oid import NameOID
 from jupyter_client.manager import KernelManager
 
 from helpers.benchmark.record import read_records
-from helpers.netem.certificates import Authority
-from helpers.objectstore.processes import start_child
-from helpers.objectstore.testbed import find_or_build_versitygw
 from helpers.paths import ROOT
 from tests.stores import becomes
+from wire.bed.certificates import Authority
+from wire.bed.testbed import find_or_build_versitygw
+from wire.children import start_child
 
 KEYS = ("hub-user", "a-secret-that-shows-nowhere")
 PROXY_SECRET = "another-that-shows-nowhere"

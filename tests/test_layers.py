@@ -44,12 +44,12 @@ def test_imports_go_downwards(lower: str, higher: str) -> None:
     """Helpers know no advisor, no study and no book, and so on; the command line names commands by text."""
     for path in PATHS[lower]:
         found = {name for name in imported(path) if name.split(".")[0] == higher}
-        assert not found or name_of(path) == "helpers.cli", f"{name_of(path)}: {sorted(found)}"
+        assert not found or name_of(path) == "wire.cli", f"{name_of(path)}: {sorted(found)}"
 
 
 def test_no_circle() -> None:
     """Every module can be understood after those that it imports."""
-    paths = [path for paths in PATHS.values() for path in paths if name_of(path) != "helpers.cli"]
+    paths = [path for paths in PATHS.values() for path in paths if name_of(path) != "wire.cli"]
     graph = {name_of(path): imported(path) - {name_of(path)} for path in paths}
     assert {*TopologicalSorter(graph).static_order()} >= {*graph}
 

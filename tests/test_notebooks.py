@@ -11,11 +11,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from book import run
-from book.cases import find_parameters, find_study
 from helpers.benchmark import record
 from helpers.findings import N_BLOCKS, NOISE, read_findings
 from helpers.paths import ROOT
+from runner import run
+from runner.cases import find_parameters, find_study
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 assert NOTEBOOKS

@@ -22,14 +22,14 @@ from markdown_it import MarkdownIt
 from zarr.storage import ObjectStore
 
 from helpers.arrays.readers import expected_warning
-from helpers.models.transfer import Request
-from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import open_proxy
-from helpers.objectstore.locations import Location
-from helpers.objectstore.testbed import Server
 from helpers.paths import ROOT
 from tests.nursery import run_program
 from tests.stores import client_environment, make_location
+from wire.bed.locations import Location
+from wire.bed.networks import get_profile
+from wire.bed.proxy import open_proxy
+from wire.bed.testbed import Server
+from wire.models.transfer import Request
 
 PAGE = (ROOT / "recipes.md").read_text(encoding="utf-8")
 REFERENCE = ROOT / "results" / "reference"

@@ -16,13 +16,13 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 
-from book import build, pages
 from helpers.benchmark.record import COLUMNS
 from helpers.findings import Finding, read_findings
-from helpers.netem.profiles import profile_names
 from helpers.paths import ROOT
+from runner import build, pages
 from tests.browser import Tab, assert_reads_offline, open_browser, read_pages
 from tests.stores import Ranges, serve
+from wire.bed.networks import profile_names
 
 WIDTHS = (390, 1280)  # frames that scroll get their tab stop when a page is loaded, so narrow first
 HEIGHTS = {1280: 800, 390: 844}

@@ -1,4 +1,4 @@
-// The calculator's page. The formulas are those of advisors/costs (bill.py), by hand in
+// The calculator's page. The formulas are those of src/wire/costs (bill.py), by hand in
 // JavaScript; a test holds both to the same digits.
 (function () {
   "use strict";

@@ -1,4 +1,4 @@
-// The page Decide: what `wire decide` answers, by the same formulas (advisors.decide); a test holds both equal.
+// The page Decide: what `wire decide` answers, by the same formulas (wire.decide); a test holds both equal.
 (() => { "use strict";
 const N_CANDIDATES = 150000, MODEL_ERROR = 0.03, WORTH = 1.1, SHARD_WORTH = 1.2, MIN_NBYTES = 1e6, MAX_NBYTES = 1e8, APPEND_NBYTES = 1e9;
 const PARTS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16], ORDER = ["default", "write", "copy"];
@@ -13,7 +13,7 @@ function delay(net, rank, n, inTurn) {
   const variance = Math.log1p(Math.expm1(net.sigma ** 2) / inTurn), z = quantile((n - rank + 2 / 3) / (n + 1 / 3));
   return inTurn * net.mean * Math.exp(-variance / 2) * Math.exp(Math.sqrt(variance) * z);
 }
-// Median seconds of n objects, so many at once (helpers.models.access.access_seconds).
+// Median seconds of n objects, so many at once (wire.models.access.access_seconds).
 function predict(net, n, stored, cpu, inFlight, inTurn) {
   const abreast = Math.min(inFlight, n), others = 1 - 1 / abreast, nbytes = (n * stored) / n;
   const alone = nbytes / Math.min(net.stream, net.link), shared = nbytes / net.link;

@@ -1,4 +1,4 @@
-// Your network: what the requests of each client take there. The replay is that of helpers.models.transfer,
+// Your network: what the requests of each client take there. The replay is that of wire.models.transfer,
 // with draws that fill the distribution evenly; a test holds both equal.
 "use strict";
 

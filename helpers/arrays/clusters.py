@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 import dask
 import distributed
 
-from helpers.errors import UserError, show
-from helpers.objectstore.processes import deadline
+from wire.children import deadline
+from wire.errors import UserError, show
 
 KINDS = ("local", "gateway", "slurm", "address")
 

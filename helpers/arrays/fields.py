@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from helpers.errors import UserError
+from wire.errors import UserError
 
 Float32 = NDArray[np.float32]
 

@@ -39,7 +39,7 @@ from zarr.core.sync import sync
 from zarr.storage import ObjectStore
 
 from helpers.arrays.fields import FILL
-from helpers.objectstore.locations import REQUEST_S, SILENCE_S, Location
+from wire.bed.locations import REQUEST_S, SILENCE_S, Location
 
 DIMENSIONS = ("time", "depth", "y", "x")
 

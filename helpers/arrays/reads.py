@@ -22,11 +22,12 @@ from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import Reader
 from helpers.arrays.stores import StoredArray, checksum, grid_of
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.benchmark.provenance import Scalar, imported, name_beside
-from helpers.errors import UserError
-from helpers.models.transfer import Request
-from helpers.objectstore.locations import REQUEST_S, Location
-from helpers.objectstore.testbed import Testbed
+from helpers.benchmark.provenance import imported, name_beside
+from wire.bed.locations import REQUEST_S, Location
+from wire.bed.testbed import Testbed
+from wire.errors import UserError
+from wire.host import Scalar
+from wire.models.transfer import Request
 
 CACHE_STATE = "nothing cached, warm server; the trace counts new connections"
 

@@ -31,9 +31,10 @@ from numpy.typing import NDArray
 from helpers.arrays import readers
 from helpers.arrays.fields import SampleArray
 from helpers.arrays.readers import Block, Codec, Layout
-from helpers.errors import UserError
-from helpers.objectstore.locations import Location, parse_location
-from helpers.paths import CATALOG, cache_folder, check_file, make_private
+from helpers.paths import CATALOG
+from wire.bed.locations import Location, parse_location
+from wire.errors import UserError
+from wire.files import cache_folder, check_file, make_private
 
 _GENERATION = 2  # raise it when the same arguments make other bytes
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.benchmark.provenance import Scalar, as_json
-from helpers.errors import UserError
+from helpers.benchmark.provenance import as_json
+from wire.errors import UserError
+from wire.host import Scalar
 
 Number = int | float
 Traced = Number | str | Sequence[Number]

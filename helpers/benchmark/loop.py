@@ -17,11 +17,11 @@ import pandas as pd
 import psutil
 
 from helpers.benchmark.contender import CheckError, Contender
-from helpers.benchmark.governor import Governor, check_processors, observed, open_governor
 from helpers.benchmark.provenance import imported
 from helpers.benchmark.record import PHASES, Record, Row
-from helpers.errors import UserError
-from helpers.objectstore.processes import deadline
+from wire.bed.machine import Governor, check_processors, observed, open_governor
+from wire.children import deadline
+from wire.errors import UserError
 
 
 def timed[T](do: Callable[[], T], *, dilation: float = 1.0) -> tuple[T, float]:

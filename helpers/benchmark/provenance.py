@@ -5,27 +5,20 @@ Nothing here names a host, a user or a path: records are published.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
-import os
 import platform
-import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-import psutil
-
-from helpers.errors import UserError, redact_tree
 from helpers.paths import RENDERED as RENDERED
-
-Scalar = str | int | float | bool | None
+from wire.errors import UserError, redact_tree
+from wire.host import PYTHON_BUILD, Scalar, differences, installed_version, machine, python_build
 
 _PROJECT = Path(__file__).resolve().parents[2]
 
@@ -65,32 +58,13 @@ def describe(parameters: Mapping[str, object], *, but: Collection[str] = ()) -> 
     return Provenance(machine(), imported(), kept, name, is_dirty)
 
 
-def machine() -> dict[str, Scalar]:
-    """Describe this machine without naming it."""
-    release = ".".join(platform.release().split(".")[:2])
-    facts = Path("/proc/cpuinfo")  # for `platform.processor` is empty on most Linuxes
-    lines = facts.read_text().splitlines() if facts.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "cpu": names[0] if names else platform.processor() or platform.machine(),
-        "n_cores": n_cores(),
-        "memory_gb": round(psutil.virtual_memory().total / 1e9),
-        "system": f"{platform.system()} {release} {platform.machine()}",
-    }
-
-
-def n_cores() -> int:
-    """Count the cores that this process may use, where the system can tell."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def imported() -> dict[str, str]:
     """Look up the versions of all that this process has imported so far.
 
     Nothing is a list that somebody has to keep: packages are mapped to the distributions that
     installed them. This project is not among them, for its commit says more.
     """
-    python = {"python": platform.python_version(), _BUILD: python_build()}
+    python = {"python": platform.python_version(), PYTHON_BUILD: python_build()}
     return dict(sorted({**python, **_imported(frozenset([*sys.modules]))}.items()))
 
 
@@ -101,7 +75,7 @@ def _imported(names: frozenset[str]) -> dict[str, str]:
         name.partition(".")[0] for name in names if getattr(sys.modules.get(name), "__file__", "")
     }
     owners = (name for package in loaded for name in _distribution_names().get(package, ()))
-    found = {name: _installed(name) for name in owners if name != _NAME}
+    found = {name: installed_version(name) for name in owners if name != _NAME}
     # the libraries that h5py and netCDF4 have loaded; each brings its own HDF5
     h5py, netcdf4 = sys.modules.get("h5py"), sys.modules.get("netCDF4")
     libraries = {
@@ -119,32 +93,6 @@ def _distribution_names() -> Mapping[str, list[str]]:
 
 
 _NAME = "arrays-over-the-wire"
-_BUILD = "build of python"  # a name with spaces is no distribution
-
-
-def python_build() -> str:
-    """Say how this Python was compiled, which is a part of every time that its processor takes."""
-    options = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
-    if "--enable-optimizations" not in options:
-        return "not optimised"
-    return "optimised, LTO" if re.search(r"--with-lto(?!=no)", options) else "optimised"
-
-
-def installed(names: Iterable[str]) -> dict[str, str]:
-    """Look up the versions of distributions that are here, imported or not."""
-    return {name: version for name in names if (version := _installed(name))}
-
-
-@functools.cache
-def _installed(name: str) -> str:
-    """Look up the version of one distribution; empty where it is not here."""
-    if name == "python":
-        return platform.python_version()
-    if name == _BUILD:
-        return python_build()
-    with contextlib.suppress(metadata.PackageNotFoundError, ValueError):
-        return metadata.version(name)
-    return ""
 
 
 def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str, str]:
@@ -157,7 +105,7 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
     """
     found: dict[str, set[str]] = {}
     for name, version in (pair for answer in answers for pair in answer.items()):
-        is_same = _installed(name) == version
+        is_same = installed_version(name) == version
         found.setdefault(name if is_same else f"{name} in {process}", set()).add(version)
     return {name: ", ".join(sorted(versions)) for name, versions in sorted(found.items())}
 
@@ -205,14 +153,6 @@ def _plain(value: object) -> object:
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"{type(value).__name__} is not plain")
-
-
-def differences(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:
-    """Name the entries in which two mappings differ."""
-    for key in sorted({*here, *there}, key=str):
-        mine, other = here.get(key, "absent"), there.get(key, "absent")
-        if mine != other:
-            yield f"{key} {mine} here, {other} there"
 
 
 def clashes(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:

@@ -21,8 +21,8 @@ from helpers.benchmark.statistics import (
     pool_copies,
     ratio_interval,
 )
-from helpers.errors import UserError
-from helpers.models import WORTH
+from wire.errors import UserError
+from wire.models import WORTH
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,11 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 import pandas as pd
 
-from helpers.benchmark.provenance import (
-    RENDERED,
-    Provenance,
-    as_json,
-    clashes,
-    differences,
-    fingerprint,
-    installed,
-)
-from helpers.errors import UserError, redact, redact_tree, show
-from helpers.paths import ROOT, replace_file
+from helpers.benchmark.provenance import RENDERED, Provenance, as_json, clashes, fingerprint
+from helpers.paths import ROOT
+from wire.errors import UserError, redact, redact_tree, show
+from wire.files import replace_file
+from wire.host import differences, installed
 
 PHASES = ("warm-up", "measured", "calibration", "trial")
 _MOST_NBYTES = 200_000_000  # of a record, which has some hundred bytes a row

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats  # it ships no types
 
-from helpers.errors import UserError
-from helpers.models import WORTH
+from wire.errors import UserError
+from wire.models import WORTH
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 

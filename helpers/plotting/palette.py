@@ -9,7 +9,7 @@ from typing import Literal
 
 from cycler import cycler
 
-from helpers.errors import UserError
+from wire.errors import UserError
 
 # Every colour of the book is in this table: hues by name, then what has a role of its own.
 BLUE, GREEN, RED, PLUM, BROWN = "#0073b1", "#006b42", "#841900", "#953a7e", "#8a6000"

@@ -28,11 +28,9 @@ STUDY = Study(
     headlines={"four-caches": "disk-over-redis"},
     by_name=("four-caches",),
     # what the published case asks for, scaled
-    expect=later(
-        "advisors.costs.page_tables", "expect_like", "caching-costs/in-region", count_work
-    ),
+    expect=later("helpers.cost_tables", "expect_like", "caching-costs/in-region", count_work),
     fragments={
-        "cost-calculator.md": later("advisors.costs.page_tables", "render_calculator"),
-        "runs.md": later("advisors.costs.page_tables", "render_runs"),
+        "cost-calculator.md": later("helpers.cost_tables", "render_calculator"),
+        "runs.md": later("helpers.cost_tables", "render_runs"),
     },
 )

@@ -32,10 +32,10 @@ from zarr.abc.store import Store
 from zarr.experimental.cache_store import CacheStore
 from zarr.storage import FsspecStore, MemoryStore, ObjectStore
 
-from helpers.errors import UserError
-from helpers.objectstore.locations import Location
-from helpers.objectstore.processes import start_child
 from studies.caching_costs.datasets import HOST, DatasetSpec, ObjectFile, Origin
+from wire.bed.locations import Location
+from wire.children import start_child
+from wire.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)

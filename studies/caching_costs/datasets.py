@@ -30,8 +30,8 @@ from zarr.storage import FsspecStore, ObjectStore
 from helpers.arrays import stores
 from helpers.arrays.fields import FILL, SampleArray
 from helpers.arrays.readers import expected_warning
-from helpers.objectstore.locations import Location
 from helpers.paths import ROOT
+from wire.bed.locations import Location
 
 VARIABLE = "temperature"
 """The variable of every dataset."""

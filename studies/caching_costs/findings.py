@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pandas as pd
 
-from advisors.costs.bill import Assumptions, change, compare_options, list_levers
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
 from helpers.plotting.tables import trace_of
-from helpers.prices import get_prices
 from studies.caching_costs.datasets import published_specs
+from wire.costs.bill import Assumptions, change, compare_options, list_levers
+from wire.costs.prices import get_prices
 
 SHIPPED, BARE = "as-shipped", "none"
 """The contender that every other is compared with, and the one without a cache."""

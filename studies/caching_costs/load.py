@@ -24,9 +24,9 @@ import pandas as pd
 import xxhash
 
 from helpers.benchmark.provenance import imported
-from helpers.errors import UserError
-from helpers.objectstore.processes import start_child
 from studies.caching_costs.datasets import HOST, VARIABLE
+from wire.children import start_child
+from wire.errors import UserError
 
 if TYPE_CHECKING:
     from studies.caching_costs.service import Service

@@ -29,10 +29,10 @@ from titiler.xarray.factory import TilerFactory
 from titiler.xarray.io import Reader
 
 from helpers.benchmark.provenance import imported
-from helpers.objectstore.locations import Location
-from helpers.objectstore.processes import Child, start_child
 from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Told, open_cache
 from studies.caching_costs.datasets import HOST, Datasets, DatasetSpec
+from wire.bed.locations import Location
+from wire.children import Child, start_child
 
 SETTINGS = "ARRAYS_TILES"
 """Variable of the environment that holds the settings, secrets included."""

@@ -21,8 +21,6 @@ import pandas as pd
 from starlette.testclient import TestClient
 
 from helpers.benchmark.contender import Contender, Steps
-from helpers.errors import UserError
-from helpers.objectstore.locations import Location
 from studies.caching_costs.caches import (
     CACHES,
     SHIPPED_ENVIRONMENT,
@@ -40,6 +38,8 @@ from studies.caching_costs.datasets import (
 )
 from studies.caching_costs.load import tile_path
 from studies.caching_costs.service import make_app
+from wire.bed.locations import Location
+from wire.errors import UserError
 
 PHASE: Literal["trial"] = "trial"
 N_TRIALS = 3

@@ -18,13 +18,13 @@ from starlette.testclient import TestClient
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import name_beside
-from helpers.netem.profiles import Profile
-from helpers.objectstore.processes import peak_nbytes
-from helpers.objectstore.testbed import Testbed
 from studies.caching_costs.caches import Cache, Told, dump, open_valkey
 from studies.caching_costs.datasets import Datasets, DatasetSpec, Origin
 from studies.caching_costs.load import Generator, Tile, open_generator, summarise, tile_path
 from studies.caching_costs.service import Service, make_app, open_service
+from wire.bed.networks import Profile
+from wire.bed.testbed import Testbed
+from wire.children import peak_nbytes
 
 _LEAST_TILES, _LEAST_S = 3, 2.0  # of a user, and of arrivals
 

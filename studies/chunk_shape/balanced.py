@@ -22,9 +22,7 @@ from helpers.benchmark import statistics
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
-from helpers.errors import UserError
 from helpers.findings import Finding, Found
-from helpers.models.access import Shape, balanced_chunk_shape
 from helpers.plotting import tables
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHARCOAL
@@ -32,6 +30,8 @@ from studies.chunk_shape import layouts
 from studies.chunk_shape.findings import list_biases, tabulate
 from studies.chunk_shape.layouts import FILTERS, ChunkLayout, drop_pages
 from studies.chunk_shape.workload import HyperslabRead, contend_read, leave_first
+from wire.errors import UserError
+from wire.models.access import Shape, balanced_chunk_shape
 
 CONTIGUOUS = ("contiguous, time fastest", "contiguous, time slowest")
 KIB = (4096, 1024, 16, 8, 4)

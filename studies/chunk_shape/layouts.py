@@ -19,14 +19,15 @@ import zarr
 from numpy.typing import NDArray
 from zarr.storage import ObjectStore
 
-from advisors.decide.layouts import Access, AccessPattern, best_layout
 from helpers.arrays import fields, stores
 from helpers.arrays.fields import FILL, SampleArray
-from helpers.benchmark.provenance import installed
-from helpers.errors import UserError
-from helpers.models.access import Shape, Store, balanced_chunk_shape, count_chunks
-from helpers.objectstore.locations import Location
-from helpers.paths import ROOT, cache_folder
+from helpers.paths import ROOT
+from wire.bed.locations import Location
+from wire.decide.layouts import Access, AccessPattern, best_layout
+from wire.errors import UserError
+from wire.files import cache_folder
+from wire.host import installed
+from wire.models.access import Shape, Store, balanced_chunk_shape, count_chunks
 
 Medium = Literal["hdf5", "zarr", "sharded"]
 

@@ -13,9 +13,6 @@ from scipy.optimize import nnls
 
 from helpers.benchmark import statistics
 from helpers.benchmark.statistics import Interval
-from helpers.models.access import IoCounts, Shape, Store, access_seconds
-from helpers.netem.profiles import Profile, network_of
-from helpers.objectstore.testbed import Testbed
 from helpers.plotting import tables
 from studies.chunk_shape import layouts
 from studies.chunk_shape.layouts import Medium
@@ -28,6 +25,9 @@ from studies.chunk_shape.workload import (
     leave_first,
     make_reads,
 )  # fmt: skip
+from wire.bed.networks import Profile, network_of
+from wire.bed.testbed import Testbed
+from wire.models.access import IoCounts, Shape, Store, access_seconds
 
 PAIR = ["medium", "contender", "access"]
 """What has a time of its own: a layout on a medium, and an access."""

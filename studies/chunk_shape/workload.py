@@ -13,16 +13,16 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from advisors.decide.layouts import Access
 from helpers.arrays.reads import count_requests
 from helpers.arrays.stores import checksum
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.loop import timed
-from helpers.models.access import Hyperslab, IoCounts, Shape, count_chunks
-from helpers.models.access import count_object_io as count_io
-from helpers.objectstore.testbed import Testbed
 from studies.chunk_shape import layouts
 from studies.chunk_shape.layouts import ChunkLayout, Medium, make_accesses, shard_of
+from wire.bed.testbed import Testbed
+from wire.decide.layouts import Access
+from wire.models.access import Hyperslab, IoCounts, Shape, count_chunks
+from wire.models.access import count_object_io as count_io
 
 N_CONNECTIONS = 10
 """Requests that zarr has in flight at most, by default."""

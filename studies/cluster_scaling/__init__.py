@@ -37,7 +37,5 @@ STUDY = Study(
     by_name=("weak-scaling",),
     cover=("in-region", "fig-scaling"),
     # what the published case asks for, scaled
-    expect=later(
-        "advisors.costs.page_tables", "expect_like", "cluster-scaling/in-region", count_work
-    ),
+    expect=later("helpers.cost_tables", "expect_like", "cluster-scaling/in-region", count_work),
 )

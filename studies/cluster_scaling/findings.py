@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from advisors.scaling import fit_curve
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.errors import UserError
 from helpers.findings import Finding, as_finding
 from helpers.plotting.tables import trace_of
+from wire.errors import UserError
+from wire.scaling import fit_curve
 
 TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
 """s3fs at its defaults of today, and with one request for a chunk, as it was in 2020."""

@@ -12,8 +12,6 @@ from helpers import parameters
 from helpers.arrays.clusters import KINDS, check_reach, read_options
 from helpers.arrays.readers import READERS, Codec
 from helpers.arrays.stores import check_chunk_shape, open_entry
-from helpers.errors import UserError, show
-from helpers.netem.profiles import get_profile, profile_names
 from helpers.parameters import (
     RECORD,
     ArrayShape,
@@ -23,6 +21,8 @@ from helpers.parameters import (
     Seed,
     Shape,
 )
+from wire.bed.networks import get_profile, profile_names
+from wire.errors import UserError, show
 
 
 class ClusterParameters(parameters.Parameters):

@@ -13,12 +13,12 @@ import pandas as pd
 from helpers.arrays.readers import Reader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
-from helpers.benchmark.provenance import n_cores
-from helpers.errors import UserError
-from helpers.models import transfer
-from helpers.netem.profiles import Profile, network_of
 from helpers.parameters import AUTO
 from helpers.plotting.tables import trace_of
+from wire.bed.networks import Profile, network_of
+from wire.errors import UserError
+from wire.host import n_cores
+from wire.models import transfer
 
 Clients = Mapping[str, transfer.Client]
 

@@ -26,11 +26,11 @@ from dask.delayed import delayed
 from helpers.arrays import stores
 from helpers.arrays.clusters import Cluster
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.errors import UserError, redact
-from helpers.objectstore.locations import Location, parse_location
-from helpers.objectstore.processes import deadline, start_child
 from helpers.paths import CATALOG
 from studies.cluster_studies import tables
+from wire.bed.locations import Location, parse_location
+from wire.children import deadline, start_child
+from wire.errors import UserError, redact
 
 ENDED = "ended by its limit of memory"
 LIMIT = 8e9 / 5.6e9

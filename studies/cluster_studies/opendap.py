@@ -18,10 +18,10 @@ from zarr.storage import ObjectStore
 
 from helpers.arrays.readers import Chunks, Reader
 from helpers.arrays.stores import StoredArray
-from helpers.netem.profiles import Profile
-from helpers.objectstore.locations import Location, parse_location
-from helpers.objectstore.testbed import Testbed, open_behind
 from studies.cluster_studies.apart import environment_of
+from wire.bed.locations import Location, parse_location
+from wire.bed.networks import Profile
+from wire.bed.testbed import Testbed, open_behind
 
 N_PROCESSES = 2
 """Of the server; each answers one request at a time."""

@@ -7,10 +7,10 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from helpers.arrays.stores import open_entry
-from helpers.errors import UserError
 from helpers.parameters import RECORD, ArrayShape, OneOf, RecordName, Shape
 from studies.cluster_scaling.parameters import ClusterParameters
 from studies.cluster_studies.sources import SOURCES, TABLES
+from wire.errors import UserError
 
 
 class Parameters(ClusterParameters):

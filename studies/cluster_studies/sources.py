@@ -21,11 +21,11 @@ from helpers.arrays import readers, reads, stores
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import CheckError
-from helpers.benchmark.provenance import installed
-from helpers.netem.profiles import Profile
-from helpers.objectstore.locations import Location
 from studies.cluster_studies import tables
 from studies.cluster_studies.opendap import OPENDAP
+from wire.bed.locations import Location
+from wire.bed.networks import Profile
+from wire.host import installed
 
 Open = Callable[[Location, StoredArray], Any]
 """From the folder of a layout and its array to an array or a table of Dask."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from helpers.arrays.readers import DIMENSIONS, Block, Blocks, put_folder
 from helpers.arrays.stores import StoredArray
-from helpers.objectstore.locations import Location
+from wire.bed.locations import Location
 
 ROW_NBYTES = 24
 """Bytes that Dask holds of a row, as the study of 2022 counted them: three columns of eight."""

@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 
 from helpers import parameters
 from helpers.arrays.stores import check_chunk_shape
-from helpers.errors import UserError
 from helpers.parameters import RECORD, ArrayShape, Contains, Count, OneOf, RecordName, Seed, Shape
 from studies.flipped_bytes.protection import BASELINE, FORMATS
+from wire.errors import UserError
 
 
 class Parameters(parameters.Parameters):

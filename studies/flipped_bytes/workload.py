@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.benchmark.provenance import installed
 from studies.flipped_bytes.protection import FORMATS, Array, Shape
+from wire.host import installed
 
 Ended = Literal["right", "refused", "silent", "crashed"]
 ENDED: tuple[Ended, ...] = ("right", "refused", "silent", "crashed")

@@ -26,5 +26,5 @@ STUDY = Study(
     headline="fastest",
     by_name=("other-region", "rasters", "tables", "small", "large"),
     # what the published case asks for, scaled
-    expect=later("advisors.costs.page_tables", "expect_like", "formats/in-region", count_work),
+    expect=later("helpers.cost_tables", "expect_like", "formats/in-region", count_work),
 )

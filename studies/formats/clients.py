@@ -14,9 +14,9 @@ import xarray as xr
 
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import StoredArray
-from helpers.objectstore.locations import Location
 from studies.formats import columns, tiles, virtual
 from studies.formats.source import Box, Read, Values
+from wire.bed.locations import Location
 
 Open = Callable[[Location, StoredArray, int], Read]
 """From a format's folder, the array, and the requests in flight that it may have."""

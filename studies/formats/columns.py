@@ -16,8 +16,8 @@ import pyarrow.fs
 import pyarrow.parquet
 
 from helpers.arrays.stores import StoredArray
-from helpers.objectstore.locations import Location
 from studies.formats.source import Box, Read, Source, Values
+from wire.bed.locations import Location
 
 
 def _name_part(step: int) -> str:

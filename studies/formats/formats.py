@@ -15,11 +15,11 @@ from zarr.storage import ObjectStore
 from helpers.arrays import readers, stores
 from helpers.arrays.readers import Layout
 from helpers.arrays.stores import StoredArray
-from helpers.benchmark.provenance import installed
-from helpers.errors import UserError
-from helpers.objectstore.locations import Location
 from studies.formats import columns, tiles, virtual
 from studies.formats.source import ACCESSES, Source, Values, choose, digest
+from wire.bed.locations import Location
+from wire.errors import UserError
+from wire.host import installed
 
 _GENERATION = 1  # raise it when the same arguments make other bytes
 

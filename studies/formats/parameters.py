@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from helpers import parameters
 from helpers.arrays.readers import Codec
 from helpers.arrays.stores import check_chunk_shape
-from helpers.errors import UserError
 from helpers.parameters import (
     RECORD,
     SLOWED,
@@ -23,6 +22,7 @@ from helpers.parameters import (
 )
 from studies.formats.clients import CLIENTS
 from studies.formats.source import ACCESSES
+from wire.errors import UserError
 
 _MOST_IN_MEMORY = 2 * 10**9  # values: every format is made from all of them
 _MOST_OF_TEXT = 10**8  # values: some 1.2 GB of text, and the memory of several

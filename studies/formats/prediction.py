@@ -7,11 +7,11 @@ import json
 import pandas as pd
 
 from helpers.benchmark import statistics
-from helpers.benchmark.provenance import n_cores
-from helpers.models import transfer
-from helpers.netem.profiles import Profile, network_of
 from studies.formats.clients import CLIENTS
 from studies.formats.source import ACCESSES
+from wire.bed.networks import Profile, network_of
+from wire.host import n_cores
+from wire.models import transfer
 
 
 def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:

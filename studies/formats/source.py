@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from helpers.arrays.readers import Codec
 from helpers.arrays.stores import StoredArray
-from helpers.objectstore.locations import Location
+from wire.bed.locations import Location
 
 Values = NDArray[np.float32]
 Box = tuple[slice, ...]

@@ -16,9 +16,9 @@ import obstore
 
 from helpers.arrays.readers import BLOSC_LEVEL, DIMENSIONS, put_folder
 from helpers.arrays.stores import StoredArray
-from helpers.errors import UserError
-from helpers.objectstore.locations import Location
 from studies.formats.source import Box, Read, Source, Values
+from wire.bed.locations import Location
+from wire.errors import UserError
 
 _WHOLE_WORLD = (-180.0, -90.0, 180.0, 90.0)
 

@@ -17,8 +17,8 @@ from helpers.arrays.readers import (
     put_folder,
 )
 from helpers.arrays.stores import StoredArray
-from helpers.objectstore.locations import Location
 from studies.formats.source import Read, Source
+from wire.bed.locations import Location
 
 _NAME = "references.parq"
 _NO_SPECIFICATION = "Numcodecs codecs are not in the Zarr version 3"

@@ -11,13 +11,13 @@ from typing import Any
 from helpers.arrays import readers, stores
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps
-from helpers.errors import UserError
-from helpers.objectstore.locations import Location
-from helpers.objectstore.testbed import Testbed
 from studies.formats import formats
 from studies.formats.clients import CLIENTS, Client, list_formats
 from studies.formats.formats import FORMATS, Kept, find_values
 from studies.formats.source import Box, Read, Source, Values, choose, digest
+from wire.bed.locations import Location
+from wire.bed.testbed import Testbed
+from wire.errors import UserError
 
 CACHE_STATE = "nothing cached, new clients, warm server"
 DATASET = "enlarged-ocean-temperature"

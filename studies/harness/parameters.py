@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from helpers import parameters
 from helpers.arrays.stores import check_chunk_shape
-from helpers.errors import UserError
 from helpers.parameters import RECORD, ArrayShape, Count, Dilation, RecordName, Seed, Shape
+from wire.errors import UserError
 
 
 class Parameters(parameters.Parameters):

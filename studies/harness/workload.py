@@ -16,8 +16,8 @@ from helpers.arrays import reads
 from helpers.arrays.readers import READERS, forget_clients
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import Steps
-from helpers.benchmark.provenance import n_cores
-from helpers.objectstore.testbed import Testbed
+from wire.bed.testbed import Testbed
+from wire.host import n_cores
 
 READER = "zarr-obstore"
 LADDER = ("zarr-s3fs-one-get", READER)

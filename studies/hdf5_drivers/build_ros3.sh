@@ -32,7 +32,7 @@ build() { # SOURCE PREFIX OPTION...
 
 exec 9>"$folder.lock" # a second build waits, and then finds it made
 "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)'
-made=$("$python" -m helpers.sealed check "$folder") || exit 1 # others may write there: said in a line
+made=$("$python" -m wire.sealed check "$folder") || exit 1 # others may write there: said in a line
 [ "$made" = no ] || { echo "$folder/bin/python" && exit; }
 work=$(mktemp -d "$folder.XXXXXX")
 trap '[ $made = yes ] || rm -rf "$folder"; rm -rf "$work"' EXIT
@@ -62,6 +62,6 @@ build "$work/crates/$crate/ext/hdf5" "$folder" -DCMAKE_PREFIX_PATH="$work/aws" -
 export HDF5_DIR="$folder" H5PY_ROS3=1
 install h5py
 step "$folder/bin/python" -c 'import h5py; assert h5py.h5.get_config().ros3, "error: it has no ROS3"'
-"$python" -m helpers.sealed seal "$folder"
+"$python" -m wire.sealed seal "$folder"
 made=yes
 echo "$folder/bin/python"

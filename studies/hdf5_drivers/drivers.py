@@ -18,10 +18,10 @@ import zarr
 from numpy.typing import NDArray
 from virtualizarr.parsers import KerchunkJSONParser
 
-from advisors.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, Way, choose_earthaccess
 from helpers.arrays.readers import expected_warning, make_registry
-from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.ros3 import ABSENT, find_python, start_ros3
+from wire.bed.locations import Location
+from wire.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, Way, choose_earthaccess
 
 Values = list[NDArray[Any]]
 

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from advisors.hdf5.inspection import FileLayout
-from helpers.models.transfer import Request
 from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS
+from wire.hdf5.inspection import FileLayout
+from wire.models.transfer import Request
 
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
 

@@ -27,12 +27,8 @@ import yaml
 from numpy.typing import NDArray
 from virtualizarr.parsers import HDFParser
 
-from advisors.hdf5.files import list_datasets
-from advisors.hdf5.prediction import MIB
 from helpers.arrays import stores
 from helpers.arrays.readers import expected_warning, make_registry
-from helpers.errors import UserError
-from helpers.objectstore.locations import Location
 from studies.hdf5_drivers.drivers import (
     CONVERTED,
     ONE_VARIABLE,
@@ -42,6 +38,10 @@ from studies.hdf5_drivers.drivers import (
     prove,
     read_all,
 )
+from wire.bed.locations import Location
+from wire.errors import UserError
+from wire.hdf5.files import list_datasets
+from wire.hdf5.prediction import MIB
 
 _CONTENT_GENERATION = 2  # raise it when the same arguments make other bytes
 

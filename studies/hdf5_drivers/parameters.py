@@ -7,11 +7,11 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from helpers import parameters
-from helpers.errors import UserError
 from helpers.parameters import RECORD, SLOWED, Dilation, OneOf, RecordName, Seed
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.files import FILE_LAYOUTS
 from studies.hdf5_drivers.findings import DEFAULT
+from wire.errors import UserError
 
 READS = tuple(f"{driver} on {layout}" for driver in DRIVERS for layout in FILE_LAYOUTS)
 """Every driver on every layout, as parameter files name them."""

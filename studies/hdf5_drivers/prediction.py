@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pandas as pd
 
-from advisors.hdf5.files import open_source
-from advisors.hdf5.inspection import FileLayout, record_reads
-from advisors.hdf5.prediction import choose_earthaccess, list_ways, predict
-from helpers.netem.profiles import Profile, network_of
 from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES
 from studies.hdf5_drivers.files import THREE_VARIABLES, StoredFile
 from studies.hdf5_drivers.findings import measured
+from wire.bed.networks import Profile, network_of
+from wire.hdf5.files import open_source
+from wire.hdf5.inspection import FileLayout, record_reads
+from wire.hdf5.prediction import choose_earthaccess, list_ways, predict
 
 
 def record_library(stored: StoredFile, layout: str) -> FileLayout:

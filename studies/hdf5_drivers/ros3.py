@@ -18,10 +18,10 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from helpers.errors import UserError
-from helpers.objectstore.locations import Location
-from helpers.paths import cache_folder
-from helpers.sealed import is_sealed, read_seal
+from wire.bed.locations import Location
+from wire.errors import UserError
+from wire.files import cache_folder
+from wire.sealed import is_sealed, read_seal
 
 NAMED = "ARRAYS_ROS3"
 ABSENT = (

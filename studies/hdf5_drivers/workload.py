@@ -9,12 +9,12 @@ from functools import partial
 from helpers.arrays.readers import forget_clients
 from helpers.arrays.reads import count_requests, max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
-from helpers.benchmark.provenance import Scalar
-from helpers.models.transfer import Request, count_waits
-from helpers.objectstore.testbed import Testbed
 from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES, Driver, Tree, Values, prove, read_all
 from studies.hdf5_drivers.files import TASKS, StoredFile
 from studies.hdf5_drivers.ros3 import find_python, start_ros3
+from wire.bed.testbed import Testbed
+from wire.host import Scalar
+from wire.models.transfer import Request, count_waits
 
 CONTROL = "control"
 

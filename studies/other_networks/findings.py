@@ -14,11 +14,11 @@ import pandas as pd
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval, log_noise, name_ratio, paired_ratio
 from helpers.findings import Finding, read_findings
-from helpers.models.transfer import Network, Step, replay
-from helpers.netem.profiles import get_profile, network_of
 from helpers.paths import ROOT
 from studies.request_ledger.client_process import GAPS, scatter
 from studies.request_ledger.findings import KEY
+from wire.bed.networks import get_profile, network_of
+from wire.models.transfer import Network, Step, replay
 
 REFERENCE = ROOT / "results" / "reference"
 FORMATS = REFERENCE / "formats"

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from advisors.trace.cli import read_setting
 from helpers import parameters
 from helpers.parameters import RECORD, Count, RecordName, Seed
+from wire.trace.cli import read_setting
 
 
 def _known_setting(pair: list[str]) -> list[str]:

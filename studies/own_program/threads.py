@@ -16,14 +16,14 @@ import zarr
 from zarr.errors import ZarrUserWarning
 from zarr.storage import ObjectStore
 
-from advisors.trace import findings, launch
-from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
-from helpers.objectstore.locations import Location, credentials
-from helpers.objectstore.testbed import open_testbed
 from helpers.parameters import write_table
 from helpers.paths import ROOT
 from studies.request_ledger.environments import Environment, make_environment
+from wire.bed.locations import Location, credentials
+from wire.bed.networks import get_profile
+from wire.bed.testbed import open_testbed
+from wire.errors import UserError
+from wire.trace import findings, launch
 
 LISTED = Path(__file__).with_name("threads.yaml")
 RECORD = ROOT / "results" / "traced" / "threads.csv"

@@ -19,15 +19,15 @@ from matplotlib.axes import Axes
 from zarr.errors import ZarrUserWarning
 from zarr.storage import ObjectStore
 
-from advisors.trace import findings, launch
-from advisors.trace.analysis import kind_of
-from advisors.trace.cli import read_setting
-from advisors.trace.rows import Run
 from helpers.arrays.fields import SampleArray
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from helpers.plotting import palette
+from wire.bed.testbed import Testbed
+from wire.trace import findings, launch
+from wire.trace.analysis import kind_of
+from wire.trace.cli import read_setting
+from wire.trace.rows import Run
 
 STORED = "STORED"
 _MOST_KEPT = 400  # requests of a run whose times a row keeps, to be drawn

@@ -16,9 +16,6 @@ import pandas as pd
 
 from helpers.benchmark import loop, provenance
 from helpers.benchmark.record import Record, read_records
-from helpers.errors import say
-from helpers.netem.profiles import get_profile
-from helpers.objectstore.testbed import open_testbed
 from studies.request_ledger import findings, gcs
 from studies.request_ledger.environments import Environment, read_environments
 from studies.request_ledger.parameters import Parameters
@@ -30,6 +27,9 @@ from studies.request_ledger.workload import (
     list_operations,
 )
 from studies.request_ledger.written import write_layouts
+from wire.bed.networks import get_profile
+from wire.bed.testbed import open_testbed
+from wire.errors import say
 
 NEWEST = "newest"
 _WORDS = {"n_requests": "requests", "wire_nbytes": "bytes", "n_waits": "waits in a chain"}

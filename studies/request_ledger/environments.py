@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 from filelock import FileLock
 
-from helpers.errors import UserError
-from helpers.paths import cache_folder
-from helpers.sealed import check_owner, is_sealed, seal
+from wire.errors import UserError
+from wire.files import cache_folder
+from wire.sealed import check_owner, is_sealed, seal
 
 LISTED = Path(__file__).with_name("environments.yaml")
 HERE = "here"

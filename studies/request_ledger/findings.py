@@ -10,11 +10,11 @@ import pandas as pd
 
 from helpers.benchmark.record import read_records
 from helpers.findings import Finding
-from helpers.netem.profiles import get_profile, network_of
 from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of
-from helpers.prices import find_price
 from studies.request_ledger.environments import read_environments
+from wire.bed.networks import get_profile, network_of
+from wire.costs.prices import find_price
 
 COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "versions.csv"
 PRESETS = ("in-region", "other-region", "wide-area", "express")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import obstore
 
-from helpers.netem.profiles import Profile
-from helpers.objectstore.locations import Location
-from helpers.objectstore.testbed import Testbed, open_behind
+from wire.bed.locations import Location
+from wire.bed.networks import Profile
+from wire.bed.testbed import Testbed, open_behind
 
 CLIENT = "zarr-gcsfs"
 """Who asks by this API."""

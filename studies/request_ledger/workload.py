@@ -24,16 +24,16 @@ import obstore
 
 from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
-from helpers.errors import UserError, redact
-from helpers.models.transfer import Request, count_waits, find_dependencies
-from helpers.netem.profiles import get_profile
-from helpers.objectstore.locations import Location
-from helpers.objectstore.testbed import Testbed
 from helpers.paths import ROOT
 from studies.request_ledger import client_process
 from studies.request_ledger.client_process import CLIENTS, GAPS
 from studies.request_ledger.environments import HERE, Environment, make_environment
 from studies.request_ledger.written import GROUPS, Stored, small_variables
+from wire.bed.locations import Location
+from wire.bed.networks import get_profile
+from wire.bed.testbed import Testbed
+from wire.errors import UserError, redact
+from wire.models.transfer import Request, count_waits, find_dependencies
 
 LAYOUTS = {name: client.layouts for name, client in CLIENTS.items()}
 """What each client reads."""

@@ -15,9 +15,9 @@ import numpy as np
 import obstore
 import xarray as xr
 
-from helpers.models.access import chunks_touched
-from helpers.objectstore.locations import Location
 from studies.request_ledger.client_process import ARRAY, selections
+from wire.bed.locations import Location
+from wire.models.access import chunks_touched
 
 GROUPS = (1, 10, 100)
 """Numbers of variables of the groups whose metadata are read."""

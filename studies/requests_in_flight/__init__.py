@@ -34,7 +34,5 @@ STUDY = Study(
     headline="setting-to-copy",
     by_name=("other-region", "fixed-delay", "one-pipe", "real-s3"),
     # what the published case asks for, scaled
-    expect=later(
-        "advisors.costs.page_tables", "expect_like", "requests-in-flight/in-region", count_work
-    ),
+    expect=later("helpers.cost_tables", "expect_like", "requests-in-flight/in-region", count_work),
 )

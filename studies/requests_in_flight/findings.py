@@ -12,12 +12,12 @@ import pandas as pd
 from helpers.benchmark import ranking, statistics
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
-from helpers.errors import UserError
 from helpers.findings import read_findings
-from helpers.netem.profiles import Profile
 from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of
 from studies.requests_in_flight.workload import Setting
+from wire.bed.networks import Profile
+from wire.errors import UserError
 
 # emulated networks by the case that reads over each, and s3fs as it was on S3 and as it is today
 _FAKES = {

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from helpers import parameters
 from helpers.arrays.readers import Codec
 from helpers.arrays.stores import check_chunk_shape
-from helpers.errors import UserError
 from helpers.parameters import (
     RECORD,
     SLOWED,
@@ -23,6 +22,7 @@ from helpers.parameters import (
     Shape,
 )
 from studies.requests_in_flight.workload import CONTROL, OBSTORE, POOLS, S3FS
+from wire.errors import UserError
 
 CLIENTS = (OBSTORE, "zarr-s3fs", S3FS, CONTROL, f"{CONTROL}-{S3FS}", *POOLS)
 _LEAST_WAVES = 8  # of requests, or the start and the burst of the store decide

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from helpers.benchmark.provenance import n_cores
-from helpers.models import transfer
-from helpers.netem.profiles import Profile, network_of
-from helpers.netem.shaping import BURST_S
 from studies.requests_in_flight.workload import Setting
+from wire.bed.link import BURST_S
+from wire.bed.networks import Profile, network_of
+from wire.host import n_cores
+from wire.models import transfer
 
 
 def predict(

@@ -18,9 +18,9 @@ from helpers.arrays.readers import READERS, forget_clients
 from helpers.arrays.reads import CACHE_STATE, check_values, count_requests, read_into_sink
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import Steps
-from helpers.netem.profiles import Profile
-from helpers.objectstore.locations import Location
-from helpers.objectstore.testbed import Testbed
+from wire.bed.locations import Location
+from wire.bed.networks import Profile
+from wire.bed.testbed import Testbed
 
 OBSTORE = "zarr-obstore"
 S3FS = "zarr-s3fs-one-get"

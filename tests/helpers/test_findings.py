@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.errors import UserError
 from helpers.findings import (
     UNSTABLE_MARK,
     Claim,
@@ -19,6 +18,7 @@ from helpers.findings import (
     read_findings,
     write_findings,
 )
+from wire.errors import UserError
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

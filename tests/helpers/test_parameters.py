@@ -17,12 +17,12 @@ import yaml
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from book import cases
-from book.cases import find_parameters, find_studies, list_studies
 from helpers import parameters
-from helpers.errors import UserError
 from helpers.parameters import ArrayShape, Contains, DilationOrAuto, OneOf
 from helpers.paths import ROOT
+from runner import cases
+from runner.cases import find_parameters, find_studies, list_studies
+from wire.errors import UserError
 
 MODELS = {name: find_parameters(name) for name in list_studies()}
 CASES = sorted((ROOT / "parameters").glob("*/*/*.yaml"))

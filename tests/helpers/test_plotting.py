@@ -14,10 +14,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from advisors.costs.bill import OPTIONS
 from helpers.arrays.readers import READERS
 from helpers.benchmark.record import read_published
-from helpers.errors import UserError
 from helpers.plotting import palette
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import _STYLES, STYLE, Style, find_style
@@ -27,6 +25,8 @@ from studies.caching_costs.staleness import WATCHED
 from studies.chunk_shape.layouts import Medium, make_accesses
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.requests_in_flight.workload import POOLS
+from wire.costs.bill import OPTIONS
+from wire.errors import UserError
 
 
 @pytest.fixture

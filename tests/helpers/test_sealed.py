@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from helpers import paths
-from helpers.errors import UserError
-from helpers.paths import is_writable_by_others, make_private
-from helpers.sealed import check_owner, is_sealed, seal
+from wire.errors import UserError
+from wire.files import is_writable_by_others, make_private
+from wire.sealed import check_owner, is_sealed, seal
 
 STRANGER = 12_345
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
@@ -110,7 +110,7 @@ def test_folders_on_the_way_to_the_checkout_are_taken_as_they_are(
 ) -> None:
     """Who may write there can change the code of the checkout as well."""
     program.parents[1].chmod(0o777)
-    monkeypatch.setattr("helpers.sealed.ROOT", program.parents[1])
+    monkeypatch.setattr("wire.sealed.ROOT", program.parents[1])
     assert is_sealed(program)
 
 
@@ -167,7 +167,7 @@ def test_a_script_is_told_in_one_line(program: Path) -> None:
     """The build of HDF5 asks so whether there is one already."""
 
     def run(task: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "helpers.sealed", task, str(program)]
+        command = [sys.executable, "-m", "wire.sealed", task, str(program)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
 

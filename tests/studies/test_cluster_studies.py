@@ -14,16 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from book.pages import is_of_case
 from helpers.arrays.clusters import Cluster, open_cluster
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import Entry, StoredArray
 from helpers.benchmark.contender import CheckError
-from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import open_proxy
-from helpers.objectstore.testbed import Server, Testbed
 from helpers.paths import ROOT
+from runner.pages import is_of_case
 from studies.cluster_studies import apart, findings, opendap
 from studies.cluster_studies.parameters import Parameters
 from studies.cluster_studies.sources import (
@@ -35,6 +31,10 @@ from studies.cluster_studies.sources import (
     make_layouts,
 )
 from tests.stores import make_location, make_stored
+from wire.bed.networks import get_profile
+from wire.bed.proxy import open_proxy
+from wire.bed.testbed import Server, Testbed
+from wire.errors import UserError
 
 
 @dataclass

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from helpers.benchmark import statistics
-from helpers.errors import UserError
 from studies.flipped_bytes import findings, workload
 from studies.flipped_bytes.parameters import Parameters
 from studies.flipped_bytes.protection import FORMATS
+from wire.errors import UserError
 
 ARRAY = np.random.default_rng(1).normal(size=(1, 2, 32, 48)).astype(np.float32)
 CHUNK = (1, 1, 32, 48)

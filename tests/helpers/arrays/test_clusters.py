@@ -27,9 +27,9 @@ import pytest
 import helpers
 from helpers.arrays import clusters
 from helpers.arrays.clusters import Cluster, Security, open_cluster, read_options
-from helpers.errors import UserError
 from tests.conftest import Gateway
 from tests.stores import becomes
+from wire.errors import UserError
 
 
 @pytest.fixture(scope="module")

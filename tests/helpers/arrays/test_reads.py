@@ -46,13 +46,13 @@ from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
-from helpers.errors import UserError
-from helpers.models.transfer import Request
-from helpers.netem.profiles import FirstByte, Profile, get_profile
-from helpers.netem.proxy import open_proxy
-from helpers.objectstore.locations import Location
-from helpers.objectstore.testbed import Server, Testbed, open_testbed
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
+from wire.bed.locations import Location
+from wire.bed.networks import FirstByte, Profile, get_profile
+from wire.bed.proxy import open_proxy
+from wire.bed.testbed import Server, Testbed, open_testbed
+from wire.errors import UserError
+from wire.models.transfer import Request
 
 
 def make_row(

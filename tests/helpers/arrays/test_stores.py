@@ -26,9 +26,6 @@ from helpers.arrays.stores import (
     prepare,
     prepare_array,
 )
-from helpers.errors import UserError
-from helpers.objectstore.locations import Location
-from helpers.objectstore.testbed import Server
 from helpers.paths import CATALOG
 from tests.stores import (
     CHUNK_SHAPE,
@@ -39,6 +36,9 @@ from tests.stores import (
     make_sample,
     make_stored,
 )
+from wire.bed.locations import Location
+from wire.bed.testbed import Server
+from wire.errors import UserError
 
 
 def test_large_planes_do_not_depend_on_the_block() -> None:

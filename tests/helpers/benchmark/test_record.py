@@ -30,9 +30,10 @@ from helpers.benchmark.record import (
     read_rows,
     runs_path,
 )
-from helpers.errors import UserError
 from helpers.paths import ROOT
 from tests.rows import ORIGIN, make_row, write_record
+from wire import host
+from wire.errors import UserError
 
 
 def make_record(path: str | Path, origin: Provenance = ORIGIN, **changed: Any) -> Record:
@@ -389,7 +390,7 @@ def test_what_was_imported_has_its_version() -> None:
 
 def test_processes_beside_are_named_where_they_differ() -> None:
     """What is as here has its plain name; another version, or a library, tells whose it is."""
-    here = provenance.installed(["zarr", "no-such-package", "python"])
+    here = host.installed(["zarr", "no-such-package", "python"])
     assert {*here} == {"zarr", "python"}
     library = {"HDF5 of h5py": "2.2.0"}
     found = provenance.name_beside("workers", [here | library, {"zarr": "0.1", "redis-fork": "1"}])

@@ -30,7 +30,7 @@ from helpers.benchmark.statistics import (
     thread_share,
     unpaired_ratio,
 )
-from helpers.errors import UserError
+from wire.errors import UserError
 
 N_BLOCKS = 5
 Noise = Callable[[np.random.Generator, int], Floats]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from helpers.objectstore.testbed import Server
 from studies.caching_costs.caches import open_valkey
 from studies.caching_costs.datasets import Datasets, make_specs, prepare_datasets
 from tests.stores import make_location
+from wire.bed.testbed import Server
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from itsdangerous import BadSignature, Signer
 
-from helpers.errors import UserError
 from studies.caching_costs.caches import (
     CACHES,
     SHIPPED_ENVIRONMENT,
@@ -33,6 +32,7 @@ from studies.caching_costs.caches import (
     unseal,
 )
 from studies.caching_costs.datasets import VARIABLE, Datasets, DatasetSpec, Origin, make_dataset
+from wire.errors import UserError
 
 KEY = b"0123456789abcdef0123456789abcdef"
 ENTRY = "arrays-over-the-wire:single-4mib"

@@ -16,13 +16,13 @@ import pandas as pd
 import pytest
 import xxhash
 
-from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import Proxy, open_proxy
-from helpers.objectstore.testbed import Server
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.datasets import Datasets
 from studies.caching_costs.load import Generator, open_generator, summarise, tile_path
 from studies.caching_costs.service import Service, open_service
+from wire.bed.networks import get_profile
+from wire.bed.proxy import Proxy, open_proxy
+from wire.bed.testbed import Server
 
 TILE = ("single-4mib", 1, 1, 0)
 # requests to the store of a tile that is warm; None for as many as of a cold one
@@ -141,7 +141,7 @@ from studies.caching_costs.datasets import Datasets
 from studies.caching_costs.load import open_generator
 from studies.caching_costs.service import open_service
 from studies.caching_costs.caches import open_valkey
-from helpers.objectstore.locations import Location
+from wire.bed.locations import Location
 with ExitStack() as stack:
     stack.enter_context(open_valkey())
     stack.enter_context(open_generator())

@@ -12,10 +12,10 @@ import pytest
 from helpers.benchmark import loop
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
-from helpers.objectstore.testbed import Server
 from studies.caching_costs import staleness
 from studies.caching_costs.staleness import ASKED, WATCHED, Trials, start_apart
 from tests.stores import make_location
+from wire.bed.testbed import Server
 
 NEW, ERROR, OLD, WRONG = staleness.OUTCOMES
 # after other values, another shape, another chunk grid, and a day more: that day, and the newest

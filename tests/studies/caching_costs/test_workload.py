@@ -8,9 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from advisors.costs.bill import Assumptions
 from helpers.benchmark.contender import CheckError
-from helpers.objectstore.locations import Location
 from studies.caching_costs import findings, four_caches
 from studies.caching_costs.datasets import (
     Datasets,
@@ -19,6 +17,8 @@ from studies.caching_costs.datasets import (
     published_specs,
 )
 from studies.caching_costs.workload import Point, Workload, in_turn, plan_workload
+from wire.bed.locations import Location
+from wire.costs.bill import Assumptions
 
 
 def test_datasets_have_the_published_geometry() -> None:

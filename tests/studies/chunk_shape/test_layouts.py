@@ -13,13 +13,13 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.errors import UserError
-from helpers.models.access import Store
-from helpers.objectstore.testbed import Server
 from studies.chunk_shape import layouts
 from studies.chunk_shape.layouts import ChunkLayout
 from studies.chunk_shape.workload import count_object_io, draw_hyperslabs
 from tests.stores import make_location
+from wire.bed.testbed import Server
+from wire.errors import UserError
+from wire.models.access import Store
 
 BOX = (slice(3, 9), slice(2, 4), slice(1, 6))
 VALUES = np.random.default_rng(1).normal(size=(12, 20, 30)).astype(np.float32)

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.benchmark.contender import CheckError
-from helpers.models.access import IoCounts, Store
-from helpers.netem.profiles import get_profile, of_one_process
 from studies.chunk_shape import layouts, prediction, workload
 from studies.chunk_shape.layouts import ChunkLayout
+from wire.bed.networks import get_profile, of_one_process
+from wire.models.access import IoCounts, Store
 
 SHAPE = (48, 12, 14)
 STORED = ChunkLayout("a", (5, 3, 4))

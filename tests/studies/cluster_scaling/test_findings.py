@@ -11,9 +11,9 @@ import pytest
 
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.statistics import Comparison, Interval, add_throughputs, judge_gain
-from helpers.errors import UserError
-from helpers.objectstore.locations import parse_location
 from studies.cluster_scaling import findings
+from wire.bed.locations import parse_location
+from wire.errors import UserError
 
 GROWS = judge_gain(Interval(1.3, 1.2, 1.4, 5), 1.05)
 ENDED = judge_gain(Interval(1.01, 0.97, 1.05, 5), 1.05)

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from helpers.arrays.readers import READERS
-from helpers.errors import UserError
-from helpers.models.transfer import Client
-from helpers.netem.profiles import FirstByte, Profile, get_profile
 from studies.cluster_scaling import prediction
 from studies.cluster_scaling.prediction import choose_dilation, find_share
+from wire.bed.networks import FirstByte, Profile, get_profile
+from wire.errors import UserError
+from wire.models.transfer import Client
 
 STEADY = Profile("steady", FirstByte(0.1, 0.1))
 SLOW, QUICK = Client(1.0, cpu_s_per_chunk=0.1), Client(1.0, cpu_s_per_chunk=0.01)

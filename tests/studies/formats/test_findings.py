@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
 from studies.formats import findings, prediction
 from studies.formats.parameters import Parameters
+from wire.bed.networks import get_profile
+from wire.errors import UserError
 
 TIMES = {
     "zarr-obstore": [1.0, 1.1, 1.0, 1.05, 1.0],

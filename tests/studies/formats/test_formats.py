@@ -11,11 +11,6 @@ import pytest
 
 from helpers.arrays import readers
 from helpers.benchmark.contender import CheckError
-from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import open_proxy
-from helpers.objectstore import locations
-from helpers.objectstore.testbed import Server, Testbed
 from studies.formats import formats, workload
 from studies.formats.clients import CLIENTS, list_formats
 from studies.formats.formats import FORMATS, Kept, make_formats
@@ -23,6 +18,11 @@ from studies.formats.source import ACCESSES, choose
 from studies.formats.tiles import encode_raster
 from studies.formats.workload import FormatRead
 from tests.stores import make_location, make_sample, make_stored
+from wire.bed import locations
+from wire.bed.networks import get_profile
+from wire.bed.proxy import open_proxy
+from wire.bed.testbed import Server, Testbed
+from wire.errors import UserError
 
 HERE = [name for name in CLIENTS if not CLIENTS[name].missing()]
 

@@ -7,13 +7,13 @@ import time
 import pandas as pd
 import pytest
 
-from helpers.errors import UserError
-from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import open_proxy
-from helpers.objectstore.testbed import Server, Testbed
 from studies.harness import findings, workload
 from studies.harness.parameters import Parameters
 from tests.stores import make_location, make_stored
+from wire.bed.networks import get_profile
+from wire.bed.proxy import open_proxy
+from wire.bed.testbed import Server, Testbed
+from wire.errors import UserError
 
 
 def test_only_what_goes_through_the_proxy_is_traced(server: Server) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from helpers.netem.profiles import get_profile
-from helpers.netem.proxy import open_proxy
-from helpers.objectstore.testbed import Server, Testbed
 from studies.hdf5_drivers import files
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.files import FILE_LAYOUTS, Granule
 from studies.hdf5_drivers.workload import FileRead
 from tests.stores import make_location
+from wire.bed.networks import get_profile
+from wire.bed.proxy import open_proxy
+from wire.bed.testbed import Server, Testbed
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ import pytest
 
 from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError
-from helpers.models.transfer import Request
-from helpers.netem.profiles import Faults, Profile, get_profile
 from studies.hdf5_drivers.drivers import (
     DRIVERS,
     ONE_VARIABLE,
@@ -32,6 +30,8 @@ from studies.hdf5_drivers.workload import (
     trace_once,
     trace_reads,
 )
+from wire.bed.networks import Faults, Profile, get_profile
+from wire.models.transfer import Request
 
 
 @pytest.mark.parametrize("layout", FILE_LAYOUTS)

@@ -7,8 +7,6 @@ from pathlib import Path
 import h5py
 import pytest
 
-from advisors.hdf5.files import get_page_nbytes, list_datasets
-from helpers.objectstore.testbed import Server
 from studies.hdf5_drivers import files
 from studies.hdf5_drivers.drivers import Tree, prove, read_all
 from studies.hdf5_drivers.files import (
@@ -22,6 +20,8 @@ from studies.hdf5_drivers.files import (
     write_granule,
 )
 from tests.stores import make_location
+from wire.bed.testbed import Server
+from wire.hdf5.files import get_page_nbytes, list_datasets
 
 GRANULE = Granule(240_000, seed=3)  # more than 50 000 photons in strong beams: rechunked
 LONG = "gt1l/heights/h_ph"

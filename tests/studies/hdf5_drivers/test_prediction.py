@@ -8,11 +8,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from advisors.hdf5.prediction import predict
-from helpers.netem.profiles import get_profile, network_of
 from studies.hdf5_drivers import findings, prediction, two_drivers
 from studies.hdf5_drivers.drivers import DRIVERS, ONE_VARIABLE, VARIABLES
 from studies.hdf5_drivers.workload import FileRead, trace_once
+from wire.bed.networks import get_profile, network_of
+from wire.hdf5.prediction import predict
 
 
 @pytest.mark.parametrize("layout", ["original", "rechunked-8mib"])

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers.errors import UserError
-from helpers.sealed import seal
 from studies.hdf5_drivers import drivers, ros3
+from wire.errors import UserError
+from wire.sealed import seal
 
 SCRIPT = Path(ros3.__file__).with_name("build_ros3.sh")
 

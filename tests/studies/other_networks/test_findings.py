@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from helpers.findings import read_findings
-from helpers.models.transfer import Network, replay
-from helpers.netem.profiles import get_profile, network_of, of_one_process
 from helpers.paths import ROOT
 from studies.other_networks import findings
 from studies.request_ledger.findings import KEY
+from wire.bed.networks import get_profile, network_of, of_one_process
+from wire.models.transfer import Network, replay
 
 
 def test_the_page_replays_as_python_does() -> None:

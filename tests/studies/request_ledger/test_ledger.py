@@ -11,10 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.errors import UserError
-from helpers.models.transfer import Request
-from helpers.netem.profiles import get_profile
-from helpers.objectstore.testbed import Server, Testbed
 from studies.request_ledger import client_process, environments, findings, gcs, written
 from studies.request_ledger.environments import (
     HERE,
@@ -24,6 +20,10 @@ from studies.request_ledger.environments import (
 )
 from studies.request_ledger.workload import LAYOUTS, Session, contend_all, count
 from tests.stores import make_location
+from wire.bed.networks import get_profile
+from wire.bed.testbed import Server, Testbed
+from wire.errors import UserError
+from wire.models.transfer import Request
 
 
 def test_requests_are_counted_by_method_and_by_their_waits() -> None:

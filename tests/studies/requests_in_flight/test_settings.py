@@ -12,14 +12,14 @@ import pytest
 from s3fs import S3FileSystem
 
 from helpers.benchmark.contender import CheckError
-from helpers.errors import UserError
-from helpers.netem.profiles import Profile, get_profile
-from helpers.netem.proxy import open_proxy
-from helpers.objectstore.testbed import Server, Testbed
 from studies.requests_in_flight import findings, prediction, workload
 from studies.requests_in_flight.parameters import Parameters
 from studies.requests_in_flight.workload import Setting, TunedRead, list_settings
 from tests.stores import make_location, make_stored
+from wire.bed.networks import Profile, get_profile
+from wire.bed.proxy import open_proxy
+from wire.bed.testbed import Server, Testbed
+from wire.errors import UserError
 
 NETWORK = Profile("example", requests_per_s=5600, aggregate_mb_per_s=4000, worker_mb_per_s=100)
 PART = workload.share_profile(NETWORK, 1)
@@ -144,7 +144,14 @@ def test_clients_are_ranked_where_no_thread_decides_at_any_size() -> None:
     """A thread that computes for longer than its read is reported to take ranks nothing, unless CPU time counts."""
     lines = [
         {"phase": "measured", "block": block, "contender": name, "control_of": "", "chunk_mb": mb}
-        | {"open_s": 0.0, "read_s": 1.0, "thread_s": share, "client_s": share, "dilation": 5.0, "mb_per_s": 1.0}
+        | {
+            "open_s": 0.0,
+            "read_s": 1.0,
+            "thread_s": share,
+            "client_s": share,
+            "dilation": 5.0,
+            "mb_per_s": 1.0,
+        }
         | {"array_nbytes": 8e6, "in_flight": 4.0}
         for (name, mb), share in {
             ("zarr-obstore", 1.0): 0.1,

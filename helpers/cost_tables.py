@@ -1,0 +1,159 @@
+"""What pages show of costs: the calculator's data, and published figures next to ours.
+
+And what cases ask of a store: the published ones as a table, and others scaled from them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from helpers.benchmark.record import read_records
+from helpers.parameters import Expected, write_table
+from helpers.paths import ROOT
+from wire.costs.bill import NAMES, ONE_PROCESSOR_GB, STALE, describe
+from wire.costs.prices import (
+    DEFAULT_REGION,
+    DEFAULT_SET,
+    PRICE_LABELS,
+    PRICE_UNITS,
+    get_prices,
+    read_prices,
+)
+
+REFERENCE = ROOT / "results" / "reference"
+TABLE = ROOT / "results" / "published" / "tile_caching_costs.csv"
+
+REQUESTS_PER_DAY = 16e6  # tiles; a month is 30 days
+FUNCTION_GB, DISK_GB = 10, 10  # of the one function
+TILE_GB = 1.4e-6  # of a response of 1.4 kB: the study counts a GB as 1e9 bytes, bills as 2^30
+SHARED_READ_GB = 0.001  # largest read from the shared file system for a request
+SHARED_MB_PER_S_PER_GB = 0.15  # reads that a bursting file system sustains for each GB it holds
+MONTH_S, MONTH_H = 2_592_000, 720
+
+
+def count_run(rows: pd.DataFrame) -> dict[str, float]:
+    """Count the reads, requests, gigabytes and minutes of a record, all phases together.
+
+    Minutes are from the first row's start to the last row's end, pauses of more than five
+    minutes left out; what is not traced counts nothing.
+    """
+    opened = [json.loads(text).get("n_open_requests", 0) for text in rows["trace"]]
+    starts = pd.to_datetime(rows["started_utc"], format="ISO8601", utc=True).sort_values()
+    gaps_s = starts.diff().dt.total_seconds().dropna()
+    last_s = float(rows["open_s"].iloc[-1] + rows["read_s"].iloc[-1])
+    return {
+        "reads": len(rows),
+        "requests": float(rows["n_requests"].fillna(0).sum() + sum(opened)),
+        "gb": float(rows["wire_nbytes"].fillna(0).sum() / 1e9),
+        "minutes": (float(gaps_s[gaps_s < 300].sum()) + last_s) / 60,
+    }
+
+
+def expect_like(
+    title: str, work: Callable[[Mapping[str, Any]], tuple[float, float]], values: Mapping[str, Any]
+) -> Expected:
+    """Scale what a published case asked of its store to a case with other parameters, defaults included.
+
+    `work` tells from the parameters of a case how many requests and bytes it takes, in any unit: what the
+    published case took of each such unit is taken for this one too.
+    """
+    rows = read_records([REFERENCE / f"{title}.csv"])
+    found, prices = count_run(rows), get_prices()
+    n_blocks = int(rows.loc[rows["phase"] == "measured", "block"].max()) + 1
+    published = work(json.loads(rows["parameters"].iloc[0]) | {"n_blocks": n_blocks})
+    scales = [mine / theirs for mine, theirs in zip(work(values), published, strict=True)]
+    n_requests, gb = found["requests"] * scales[0], found["gb"] * scales[1]
+    asked = n_requests / 1e3 * prices["store_gets_1e3"]
+    return Expected(
+        n_requests,
+        gb,
+        asked,
+        asked + gb * prices["data_out_gb"],
+        f"prices of {DEFAULT_REGION}, {read_prices()[DEFAULT_SET].date}",
+    )
+
+
+def render_runs() -> str:
+    """Write a line for each published case that asks a store for anything."""
+    prices, lines = get_prices(), []
+    for page in sorted(REFERENCE.glob("*/*.ipynb")):
+        found = count_run(read_records([page.with_suffix(".csv")]))
+        if found["requests"]:
+            counts = [f"{found[name]:,.{n}f}" for name, n in (("reads", 0), ("requests", 0), ("gb", 1), ("minutes", 0))]  # fmt: skip
+            asked = found["requests"] / 1e3 * prices["store_gets_1e3"]
+            sent = found["gb"] * prices["data_out_gb"]
+            usd = f"{asked:.2f}", f"{asked + sent:.2f}"
+            lines.append((f"{page.parent.name}/{page.stem}", *counts, *usd))
+    names = ["case", "reads", "requests", "GB", "minutes", "USD in the region", "USD outside"]
+    return write_table(names, lines)
+
+
+def render_calculator() -> str:
+    """Write the calculator's place in its page, with what its script needs."""
+    found = {
+        "assumptions": describe(),
+        "names": dict(NAMES),
+        "stale": dict(STALE),
+        "one_processor_gb": ONE_PROCESSOR_GB,
+        "items": [
+            {"item": item, "label": PRICE_LABELS[item], "unit": unit}
+            for item, unit in PRICE_UNITS.items()
+        ],
+        "sets": {
+            name: {"date": one.date, "region": DEFAULT_REGION, "values": get_prices(name)}
+            for name, one in read_prices().items()
+        },
+        "set": DEFAULT_SET,
+    }
+    # A closing tag inside the data would end the script.
+    data = json.dumps(found, indent=1).replace("</", "<\\/")
+    return (
+        "```{raw} html\n"
+        '<div id="cost-calculator"><p>The calculator runs in your browser and needs JavaScript; '
+        "<code>wire costs</code> computes the same.</p></div>\n"
+        f'<script type="application/json" id="cost-calculator-data">\n{data}\n</script>\n'
+        "```\n"
+    )
+
+
+def compute_published(prices: Mapping[str, float]) -> dict[str, float]:
+    """Compute every figure of the published table, in USD a month.
+
+    Examples
+    --------
+    One function of 10 GB, always on:
+
+    >>> round(compute_published(get_prices("published-2023"))["lambda_runtime_cost"], 2)
+    432.0
+    """
+    requests = REQUESTS_PER_DAY * 30
+    # The study cuts both to whole numbers: 185 requests a second, 1233 GB.
+    per_s = math.floor(REQUESTS_PER_DAY / 86400)
+    stored_gb = math.floor(per_s * SHARED_READ_GB * 1e3 / SHARED_MB_PER_S_PER_GB)
+    function = {
+        "lambda_runtime_cost": prices["invocation_gb_s"] * FUNCTION_GB * MONTH_S,
+        "lambda_requests_cost": prices["invocations_1e6"] * requests / 1e6,
+        "lambda_storage_cost": prices["invocation_disk_gb_s"] * DISK_GB * MONTH_S,
+    }
+    return {
+        **function,
+        "lambda_total_cost": math.fsum(function.values()),
+        "nat_gateway_run_cost": prices["nat_hour"] * MONTH_H,
+        "nat_gateway_transfer_out_cost": prices["data_out_gb"] * requests * TILE_GB,
+        "efs_storage_cost_upper_bound": prices["shared_gb_month"] * stored_gb,
+        "efs_read_cost": prices["shared_read_gb"] * requests * SHARED_READ_GB,
+        "elasticache_t3_small_cost": prices["redis_node_hour"] * MONTH_H,
+    }
+
+
+def compare_published() -> pd.DataFrame:
+    """Put each published figure next to what the published rules and prices give, by item."""
+    table = pd.read_csv(TABLE)
+    published = table[table["kind"] == "result"].set_index("item")["value"].astype(float)
+    ours = pd.Series(compute_published(get_prices("published-2023")))
+    return pd.DataFrame({"published": published, "by_its_rules": ours}).loc[published.index]

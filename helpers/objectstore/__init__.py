@@ -1,1 +1,0 @@
-"""Where objects lie: the embedded S3 server, locations, child processes, the testbed."""

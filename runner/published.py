@@ -1,0 +1,484 @@
+"""What others published next to what is measured here, claims and ratios, and a record of one's own next to the reference."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import pandas as pd
+import yaml
+from matplotlib.axes import Axes
+
+from helpers.benchmark.record import read_published, read_records
+from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, unpaired_ratio
+from helpers.cost_tables import compare_published
+from helpers.findings import Finding, as_finding, read_findings
+from helpers.paths import ROOT
+from helpers.plotting.figures import number_axis
+from helpers.plotting.tables import digits, show, trace_of
+from runner.cases import find_case, write_changed
+from runner.pages import NOTEBOOKS, list_cases
+from wire.errors import UserError, cut
+from wire.files import check_file
+from wire.models.access import balanced_chunk_shape
+
+FOLDER = ROOT / "results" / "published"
+REFERENCE = ROOT / "results" / "reference"
+VERDICTS = FOLDER / "verdicts.csv"
+RATIOS = FOLDER / "against-real.csv"
+ARITHMETIC = "arithmetic"
+"""What decides a claim that only its own tables are summed for, in the place of a case."""
+
+_TASKS_A_CHUNK = 3  # of Dask: to open, to read and to store it
+
+Verdict = Literal["same", "weaker here", "contradicted", "not comparable", "not decided"]
+"""What is said of a claim: four words, and *not decided* where rows say none of them.
+
+**Same**: our whole interval lies between its bounds. **Weaker here**: the direction holds and the
+size does not. **Contradicted**: the whole interval lies outside. **Not comparable**: our set-up
+cannot reach what the claim speaks of.
+"""
+VERDICT_WORDS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A published number: the median of a column over rows of a table, or the ratio of two."""
+
+    table: str
+    over: str  # which rows, as `DataFrame.query` takes it
+    column: str
+    under: str = ""  # of a ratio, the rows or the column that divide
+    under_column: str = ""
+    factor: float = 1.0  # to the unit of the claim
+
+    def read(self) -> float:
+        """Read it from its table."""
+        rows = read_published(self.table)
+        value = self.factor * self._median(rows, self.over, self.column)
+        if not (self.under or self.under_column):
+            return value
+        which, column = self.under or self.over, self.under_column or self.column
+        return value / self._median(rows, which, column)
+
+    def _median(self, rows: pd.DataFrame, which: str, column: str) -> float:
+        found = rows.query(which, engine="python")[column].dropna()
+        if found.empty:
+            raise UserError(f"{self.table}: no row where {which}; allowed: rows of the table")
+        return float(found.median())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ours:
+    """A figure of ours: a finding of a case by its key, or the ratio of two selections of its record."""
+
+    case: str
+    key: str = ""
+    quantity: str = ""  # of what that finding has to be, as it says itself
+    is_counted: bool = False  # so that it decides without an interval
+    over: str = ""  # which rows, as `DataFrame.query` takes it
+    under: str = ""  # without it the median of `over` is counted
+    value: str = "read_s"  # as `DataFrame.eval` takes it
+    unlike: str = ""  # in which respects this case is not as theirs, besides those of the claim
+
+    def read(self) -> Finding | None:
+        """Read it; None where the case has not found it by now."""
+        path = REFERENCE / f"{self.case}.csv"
+        if self.key:
+            found = read_findings(path).get(self.key)
+            return exact(found.value) if found and self.is_counted else found
+        if not path.exists():
+            return None
+        rows = self._read_rows()
+        over = rows.query(self.over, engine="python")
+        if not self.under:
+            return None if over.empty else exact(float(self._evaluate(over).median()))
+        under = rows.query(self.under, engine="python")
+        blocks, divided = (
+            self._evaluate(part).groupby(part["block"]).mean() for part in (over, under)
+        )
+        ratios = (blocks / divided).dropna()
+        return None if ratios.empty else as_finding(ratio_interval(np.log(ratios.to_numpy())))
+
+    def counts_cpu_in_full(self) -> bool:
+        """Decide whether the rows of a ratio count CPU time as much as that of the network.
+
+        They do where CPUs were slowed down as the network was, and where it ran in real time.
+        """
+        rows = self._read_rows()
+        chosen = (rows.query(which, engine="python") for which in (self.over, self.under))
+        divided = pd.concat(chosen)
+        is_slowed = divided["parameters"].map(lambda text: bool(json.loads(text).get("processors")))
+        return bool((is_slowed | divided["dilation"].eq(1)).all())
+
+    def _read_rows(self) -> pd.DataFrame:
+        """Read the measured rows of the record, with a column for each number of the trace."""
+        rows = measured(read_records([REFERENCE / f"{self.case}.csv"]))
+        s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
+        rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
+        trace = trace_of(rows)
+        return rows.join(trace[trace.columns.difference(rows.columns)])
+
+    def _evaluate(self, rows: pd.DataFrame) -> pd.Series[float]:
+        """Compute `value`, a column or an expression of columns, of each row."""
+        return cast("pd.Series[float]", rows.eval(self.value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a source claims, and between which bounds of ours it counts as held."""
+
+    study: str  # key of the bibliography
+    says: str
+    unit: str = ""
+    theirs: Figure | None = None  # None where the source gives no figure
+    at_least: float = -math.inf
+    at_most: float = math.inf
+    no_effect: float = math.nan  # below `at_least`: what it would be if the claim were void
+    is_comparable: bool = True  # False where our set-up cannot reach what the claim speaks of
+    unlike: str = ""  # in which respects ours is not as theirs
+    ours: tuple[Ours, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse two figures of one case: each is shown and judged by its case, so one would be lost."""
+        cases = [one.case for one in self.ours]
+        if twice := [case for case in cases if cases.count(case) > 1]:
+            told = f"{cut(self.says)}: ours has {twice[0]} twice"
+            raise UserError(
+                f"{told}; allowed: each case once, and a claim of its own for another figure"
+            )
+
+    def describe_unlike(self, case: str = "") -> str:
+        """Describe in which respects ours is not as theirs: in a case, or in all, each by its name."""
+        own = {figure.case: figure.unlike for figure in self.ours if figure.unlike}
+        if case:
+            texts = [self.unlike, own.get(case, "")]
+        else:
+            texts = [self.unlike, *(f"{name}: {text}" for name, text in own.items())]
+        return "; ".join(filter(None, texts))
+
+    def answer(self) -> dict[str, Finding]:
+        """Read our figures, by case."""
+        read = ((one.case, one.read()) for one in self.ours)
+        return {case: found for case, found in read if found is not None}
+
+
+def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, Claim]:
+    """Read the claims of all sources, by name."""
+    claims = {}
+    for name, one in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        ours = tuple(Ours(**each) for each in one.pop("ours", ()))
+        theirs = Figure(**one.pop("theirs")) if "theirs" in one else None
+        claims[name] = Claim(**one, theirs=theirs, ours=ours)
+    return claims
+
+
+def answer_claims(claims: Mapping[str, Claim]) -> dict[str, dict[str, Finding]]:
+    """Read our figures of all claims by case, and do the sums of those that published tables decide."""
+    most, costs = claims["most-in-region"].theirs, compare_published()
+    slides = read_published("rew2013_chunk_shape_examples")
+    shapes = [balanced_chunk_shape((98128, 277, 349), 4, n) for n in slides["max_chunk_bytes"]]
+    told = [" x ".join(map(str, one)) for one in shapes]
+    prose = read_published("abernathey2020_narrative").set_index("quantity")["value"]
+    task_s = (
+        1e-3 * read_published("practitioners").set_index("quantity")["value"]["time_per_task_high"]
+    )
+    points = read_published("abernathey2020_figure_digitised").query("panel == 'GCS Zarr'")
+    is_knee = points["ncores"].between(
+        0.8 * prose["gcs_zarr_knee_ncores"], 1.2 * prose["gcs_zarr_knee_ncores"]
+    )
+    knee_s = prose["array_nbytes"] / 1e6 / points.loc[is_knee, "throughput_mb_per_s"].median()
+    sums = {
+        "petabyte": 1e6 / most.read() / 3600 if most else math.nan,
+        "knee-by-task-graph": _TASKS_A_CHUNK * prose["n_chunks_array"] * task_s / knee_s,
+        "cost-model": (costs["published"] - costs["by_its_rules"]).abs().max(),
+        "balance-rule": sum(a == b for a, b in zip(told, slides["result_shape"], strict=True)),
+    }
+    done = {name: {ARITHMETIC: exact(value)} for name, value in sums.items()}
+    return {name: done.get(name) or claim.answer() for name, claim in claims.items()}
+
+
+def tabulate_verdicts() -> pd.DataFrame:
+    """Tabulate all claims, a line for each figure of ours: published, ours with its interval, and verdicts.
+
+    `verdict` is of the claim, `verdict_of_case` of the line, and `unlike` says in which respects
+    ours is not as theirs.
+    """
+    claims, lines = read_claims(), []
+    for name, answers in answer_claims(claims).items():
+        claim, verdict = claims[name], judge(claims[name], answers)
+        theirs = claim.theirs.read() if claim.theirs else math.nan
+        for case, one in (answers or {"": Finding()}).items():
+            ours = (one.value, one.low, one.high)
+            of_case = judge_case(claim, one) if case else ""
+            told = (verdict, case, of_case, claim.describe_unlike(case))
+            lines.append((name, claim.study, theirs, *ours, *told))
+    names = ["claim", "study", "published", "ours", "low", "high"]
+    names += ["verdict", "case", "verdict_of_case", "unlike"]
+    return pd.DataFrame(lines, columns=names)
+
+
+def exact(value: float) -> Finding:
+    """Take what was counted or computed, and not measured: its interval is itself."""
+    return Finding(float(value), float(value), float(value))
+
+
+def judge_case(claim: Claim, found: Finding) -> Verdict:
+    """Judge a claim in one case: by its whole interval, or not at all.
+
+    A claim that one is faster than another, so with a bound of 1, is not decided inside the noise
+    of the record either; one value alone, without an interval, decides nothing.
+    """
+    if not claim.is_comparable:
+        return "not comparable"
+    is_noise = found.verdict == "indistinguishable"
+    if is_noise and 1 in (claim.at_least, claim.at_most):
+        return "not decided"
+    if claim.at_least <= found.low and found.high <= claim.at_most:
+        return "same"
+    if claim.no_effect < found.low and not is_noise:
+        size = claim.theirs.read() if claim.theirs else claim.at_least
+        if found.high < size:
+            return "weaker here"
+    if found.high < claim.at_least or found.low > claim.at_most:
+        return "contradicted"
+    return "not decided"
+
+
+def judge(claim: Claim, found: Mapping[str, Finding]) -> Verdict:
+    """Judge a claim over all cases that speak to it, by their names: the least favourable word counts."""
+    if not claim.is_comparable:
+        return "not comparable"
+    verdicts = {judge_case(claim, finding) for finding in found.values()}
+    worst_first: tuple[Verdict, ...] = ("contradicted", "weaker here", "not decided", "same")
+    return next((verdict for verdict in worst_first if verdict in verdicts), "not decided")
+
+
+def tabulate_claims(
+    claims: Mapping[str, Claim], found: Mapping[str, Mapping[str, Finding]]
+) -> pd.DataFrame:
+    """Tabulate claims: what a source says, its figure, ours in each case with its page, the verdict.
+
+    Where cases differ, each figure has its own verdict. The last column says in which respects
+    ours is not as theirs.
+    """
+    lines = []
+    for name, claim in claims.items():
+        answers = found.get(name, {})
+        verdicts = [judge_case(claim, one) for one in answers.values()]
+        differ = len({*verdicts}) > 1
+        cases = (
+            _link(case, one) + f", {verdict}" * differ
+            for (case, one), verdict in zip(answers.items(), verdicts, strict=True)
+        )
+        theirs = "" if claim.theirs is None else digits(claim.theirs.read(), n=3)
+        unit = f" ({claim.unit})" * bool(claim.unit)
+        says, unlike = html.escape(claim.says + unit), html.escape(claim.describe_unlike())
+        lines.append((says, theirs, "; ".join(cases), judge(claim, answers), unlike))
+    return pd.DataFrame(lines, columns=["claim", "published", "ours", "verdict", "unlike theirs"])
+
+
+def _link(case: str, found: Finding) -> str:
+    """Write a figure and, where it has one, its interval; it leads to the page of its case, or to all records."""
+    ends = f" ({digits(found.low, n=2)} to {digits(found.high, n=2)})"
+    text = digits(found.value, n=2) + ends * (found.low < found.high)
+    if "/" not in case:
+        return text
+    page = f"{NOTEBOOKS}{case}" if f"{NOTEBOOKS}{case}" in list_cases() else "explorer"
+    return f'<a href="{html.escape(page)}.html">{text}</a>'
+
+
+NEAR = 1.5
+"""Factor within which a ratio counts as met."""
+CLEAR = 1.3
+"""Published ratio from which on, either way, the order of the two has to be ours too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Ratios of one table and one case: the time of each of `others` over that of `base`, at each of `at`."""
+
+    source: str  # key of the bibliography
+    table: str
+    column: str  # seconds, or with `is_rate` bytes in a second
+    is_rate: bool = False
+    theirs: str  # rows of the table, as `DataFrame.query` takes it, with {name} and {at}
+    case: str
+    ours: str  # rows of the record, likewise
+    value: str = "read_s"  # of which columns, as `DataFrame.eval` takes it, with {at}
+    base: dict[str, str]  # one name of theirs: ours
+    others: dict[str, str]
+    at: Mapping[str, str] = field(default_factory=lambda: {"": ""})
+    why: str  # in which respects the two are not alike
+
+    def compare(self) -> Iterator[tuple[object, ...]]:
+        """Compare each ratio of the series that both have."""
+        ((their_base, our_base),) = self.base.items()
+        for their_at, our_at in self.at.items():
+            for their_name, our_name in self.others.items():
+                rows = (self.theirs.format(name=name, at=their_at) for name in (their_name, their_base))  # fmt: skip
+                over, under = reversed([*rows]) if self.is_rate else rows
+                published = Figure(table=self.table, over=over, under=under, column=self.column).read()  # fmt: skip
+                over, under = (self.ours.format(name=name, at=our_at) for name in (our_name, our_base))  # fmt: skip
+                ratio = Ours(
+                    case=self.case, over=over, under=under, value=self.value.format(at=our_at)
+                )
+                found = ratio.read()
+                if found is not None:
+                    what = (self.source, their_name, their_base, their_at)
+                    yield (
+                        *(*what, published, found.value, found.low, found.high),
+                        *(self.case, self.why, ratio.counts_cpu_in_full()),
+                    )
+
+
+RATIO_COLUMNS = ["source", "what", "over", "at", "published", "ours", "low", "high", "case", "why"]
+RATIO_COLUMNS += ["is_charged"]
+
+
+def compare_ratios(series: list[Series]) -> pd.DataFrame:
+    """Compare published ratios of times with ours; charged are those that count CPU time in full."""
+    table = pd.DataFrame([line for one in series for line in one.compare()], columns=RATIO_COLUMNS)
+    table.insert(len(table.columns) - 1, "quotient", table["ours"] / table["published"])
+    return table
+
+
+def write_tables(folder: Path = FOLDER) -> list[Path]:
+    """Write what records say of published claims and ratios; return the tables that changed."""
+    series = [Series(**one) for one in yaml.safe_load((FOLDER / "ratios.yaml").read_text("utf-8"))]
+    tables = {VERDICTS: tabulate_verdicts(), RATIOS: compare_ratios(series)}
+    texts = {
+        folder / path.name: table.to_csv(index=False, float_format="%.4g")
+        for path, table in tables.items()
+    }
+    return [path for path, text in texts.items() if write_changed(path, text)]
+
+
+def score_ratios(table: pd.DataFrame) -> dict[str, float]:
+    """Score the comparison: the median factor, the share within `NEAR`, and in our order of those beyond `CLEAR`.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"source": ["a", "b"], "published": [2.0, 0.5], "ours": [1.6, 1.2]})
+    >>> found = score_ratios(table)
+    >>> found["n"], round(found["median_factor"], 2), found["near_percent"], found["ordered_percent"]
+    (2, 1.73, 50.0, 50.0)
+    """
+    published, ours = (np.log(table[name].to_numpy()) for name in ("published", "ours"))
+    off = np.abs(ours - published)
+    clear = np.abs(published) > np.log(CLEAR)
+    ordered = np.sign(ours[clear]) == np.sign(published[clear])
+    return {
+        "n": len(table),
+        "median_factor": float(np.exp(np.median(off))),
+        "near_percent": 100 * float((off <= np.log(NEAR)).mean()),
+        "n_clear": int(clear.sum()),
+        "ordered_percent": 100 * float(ordered.mean()),
+    }
+
+
+def tabulate_scores(table: pd.DataFrame) -> pd.DataFrame:
+    """Score each source, and all together."""
+    found = {
+        str(source): score_ratios(part) for source, part in table.groupby("source", sort=False)
+    }
+    scores = pd.DataFrame.from_dict({**found, "all": score_ratios(table)}, orient="index")
+    return scores.rename_axis("source")
+
+
+def draw_ratios(ax: Axes, table: pd.DataFrame) -> None:
+    """Draw published ratios and ours on logarithmic axes, those that count CPU time in full filled."""
+    for source, part in table.groupby("source", sort=False):
+        color = ax.plot([], [], "o", label=source)[0].get_color()
+        for is_charged, some in part.groupby("is_charged"):
+            ends = [some["ours"] - some["low"], some["high"] - some["ours"]]
+            face = color if is_charged else "none"
+            ax.errorbar(some["published"], some["ours"], ends, fmt="o", color=color, markerfacecolor=face, elinewidth=0.6)  # fmt: skip
+    ends = np.array([0.8, 1.25]) * [table["published"].min(), table["published"].max()]
+    ax.plot(ends, ends, color="0.5", linewidth=1)
+    ax.fill_between(ends, ends / NEAR, ends * NEAR, color="0.5", alpha=0.15, linewidth=0)
+    found = score_ratios(table)
+    ax.set_title(f"{found['near_percent']:.0f} % of {found['n']} ratios are within {NEAR:g} of those published", x=0)  # fmt: skip
+    ax.set(xscale="log", yscale="log", xlabel="published (log)", ylabel="ours (log)")
+    for axis in (ax.xaxis, ax.yaxis):
+        number_axis(axis)
+    ax.legend(frameon=False)
+
+
+NOTE = (
+    "A/B above 1: A took longer. The records share no block, so the ratios are unpaired: each"
+    " interval (Welch's t on logarithms) covers 95 % by itself, and knows nothing of other days."
+)
+
+
+def find_records(given: Sequence[str], site: str) -> tuple[Path, Path]:
+    """Find the two records that are meant: files, or those of a case at a site and in the reference."""
+    if len(given) == 2:
+        return check_file(Path(given[0])), check_file(Path(given[1]))
+    if len(given) != 1 or given[0].endswith(".csv"):
+        raise UserError(f"compare: {cut(' '.join(given))}; allowed: A.csv B.csv, or CASE")
+    case = find_case(given[0], site)
+    own, reference = case.result(".csv"), case.result(".csv", "reference")
+    if not own.exists():
+        raise UserError(
+            f"CASE: {case.title!r} has no record at site {site};"
+            f" allowed: after wire run {case.title} --site {site}"
+        )
+    return own, reference
+
+
+def compare_records(a: Path, b: Path) -> tuple[pd.DataFrame, dict[str, tuple[Any, Any]]]:
+    """Tabulate the read times of A over those of B, and list what differs in origin.
+
+    A row is a contender at a point; copies count together with their original.
+    """
+    sides = [measured(read_records([path])) for path in (a, b)]
+    for path, side in zip((a, b), sides, strict=True):
+        if side.empty:
+            raise UserError(f"{path.name}: no measured row; allowed: a record with at least one")
+    names = ["/".join(side[["study", "case"]].iloc[0]) for side in sides]
+    if names[0] != names[1]:
+        raise UserError(
+            f"{a.name} is of {names[0]}, {b.name} of {names[1]}; allowed: two records of one case"
+        )
+    one, other = map(_times, sides)
+    lines = []
+    for name, point in (key for key in one if key in other):
+        with np.errstate(all="ignore"):  # of forged durations it is beyond floats
+            found = unpaired_ratio(one[name, point], other[name, point])
+        at = ", ".join(f"{key} {value}" for key, value in json.loads(point).items())
+        blocks = f"{len(one[name, point])}, {len(other[name, point])}"
+        lines.append((name, at, found.centre, found.low, found.high, blocks))
+    if not lines:
+        raise UserError(f"{a.name} and {b.name}: no contender at a point in common; allowed: one")
+    table = pd.DataFrame(lines, columns=["contender", "point", "A/B", "low", "high", "blocks"])
+    left, right = map(_describe_origin, sides)
+    # what one side does not name it did not import, or does not have
+    differs = [name for name in left if left[name] != right.get(name, left[name])]
+    return show(table), {name: (left[name], right[name]) for name in differs}
+
+
+def _times(rows: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
+    """List the durations by contender and point, a block each."""
+    return {
+        (str(name), str(point)): times["read_s"].tolist()
+        for point, part in rows.groupby("point", sort=False)
+        for name, times in pool_copies(part, "read_s").groupby("contender", sort=False)
+    }
+
+
+def _describe_origin(rows: pd.DataFrame) -> dict[str, Any]:
+    """List machine, versions, parameters, settings and commits, each by its kind and name."""
+    found: dict[str, Any] = {"commit": ", ".join(sorted(rows["commit"].str[:8].unique()))}
+    for kind in ("machine", "versions", "parameters"):
+        for text in rows[kind].unique():
+            found |= {f"{kind}: {name}": one for name, one in json.loads(text).items()}
+    for (name, text), _ in rows.groupby(["contender", "settings"], sort=False):
+        found |= {f"settings of {name}: {key}": one for key, one in json.loads(str(text)).items()}
+    return found

@@ -1,0 +1,182 @@
+"""The console command ``wire``: each of its commands is imported when it is called, none for help."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+
+from wire.errors import UserError, cut, explain_system, printable, redact, say, tell_refusal
+
+_COMMANDS = {  # where each is, the extra that brings its packages, and what it does
+    "book": ("runner.cli", "book", "Build the book from results that are there."),
+    "calibrate": ("wire.calibrate.cli", "calibrate", "Measure a store within caps, as a profile."),
+    "compare": ("runner.cli", "book", "Lay a record over another of the same case."),
+    "costs": ("wire.costs.cli", "costs", "Compute what caches of a tile service cost."),
+    "decide": ("wire.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
+    "derive": ("runner.cli", "book", "Write the schemas of case files, and tables of published claims."),
+    "fit": ("wire.scaling:fit", "scaling", "Say from a few sizes how far workers help."),
+    "hdf5": ("wire.hdf5.cli", "hdf5", "Say what is wrong with an HDF5 file, and what gains."),
+    "ledger": ("studies.request_ledger.cli", "book", "Check what clients ask of the store."),
+    "publish": ("runner.cli", "book", "Promote results to the reference."),
+    "run": ("runner.cli", "book", "Run one case of a study."),
+    "run-all": ("runner.cli", "book", "Run every case of a site, and build the book."),
+    "server": ("runner.cli", "book", "Find the S3 server, or build it once."),
+    "submit": ("runner.cli", "book", "Make the folder with your records to send."),
+    "trace": ("wire.trace.cli", "trace", "Run a program, and say what it waited for."),
+}  # fmt: skip
+
+
+class _Commands(click.Group):
+    """Commands of the table above."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List their names."""
+        return [*_COMMANDS]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List what they do, from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in _COMMANDS.items()])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command, or refuse one whose packages are not installed."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise needs(cmd_name, str(error.name)) from error
+        command: click.Command = getattr(found, name or cmd_name.replace("-", "_"))
+        return command
+
+
+def needs(name: str, module: str) -> UserError:
+    """Say which extra brings the package that a command lacks."""
+    extra = _COMMANDS[name][1] if name in _COMMANDS else "book"
+    return UserError(
+        f"wire {name}: {module} is not installed;"
+        f" allowed: after pip install 'arrays-over-the-wire[{extra}]'"
+    )
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="arrays-over-the-wire")
+def main() -> None:
+    """Measure how arrays are read from object storage, build the book, and ask its advisors."""
+
+
+def run() -> None:
+    """Run a command; what the user has to know of a failure is its last line."""
+    with end_well():
+        main(standalone_mode=False)
+
+
+@contextmanager
+def end_well() -> Iterator[None]:
+    """End with a line instead of a traceback, and on a signal only after the children have."""
+    # a shell that starts it behind itself has it ignore Ctrl-C
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN):
+        signal.signal(signal.SIGINT, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # else nohup, or another's
+            signal.signal(number, _interrupt)
+    try:
+        if "MAKELEVEL" in os.environ and sys.platform == "linux":
+            # where make is killed it can tell its children nothing: the system does
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+        yield
+    except UserError as error:
+        _end(f"error: {error}")
+    except click.ClickException as error:
+        say(error.format_message(), err=True)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        kept = "; what was measured is kept, and the same command goes on from there"
+        say("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])), err=True)
+        sys.exit(128 + (_heard[-1] if _heard else signal.SIGINT))  # as shells have it
+    except ModuleNotFoundError as error:
+        _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NOT_WRITTEN:
+            _end(f"error: {tell_refusal(error)}")
+        if isinstance(error, OSError) and error.errno in _NO_SUCH_PLACE and error.filename:
+            told = f"{cut(str(error.filename))}: {explain_system(error)}"
+            _end(f"error: {told}; allowed: a path that is as the command needs it")
+        _end(traceback.format_exc().rstrip())  # of a defect: the whole
+
+
+def _end(text: str) -> NoReturn:
+    """End with what is said last."""
+    sys.exit(printable(redact(text)))
+
+
+# of a disk that is full, or of a checkout that may only be read
+_NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+# of a path that somebody gave
+_NO_SUCH_PLACE = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}  # fmt: skip
+
+
+_GRACE_S = 5.0  # for what was interrupted to end in order; a signal after that interrupts its end
+_interrupted_s: list[float] = []  # when the last signal was heard
+_heard: list[int] = []  # which
+
+
+def _interrupt(number: int, _frame: Any) -> None:
+    """Do what Ctrl-C does, but once: make and its group send it twice.
+
+    The handler stays: a signal that is ignored would be ignored by the children too.
+    """
+    now = time.monotonic()
+    if not _interrupted_s or now - _interrupted_s[-1] > _GRACE_S:
+        _interrupted_s.append(now)
+        _heard.append(number)
+        raise KeyboardInterrupt
+
+
+def is_interrupted() -> bool:
+    """Tell whether a signal has asked this process to end."""
+    return bool(_interrupted_s)
+
+
+def check_interrupt() -> None:
+    """Raise again what a library has swallowed, as h5py does in a callback.
+
+    Loops over objects of a file ask for it, and whatever is about to publish something.
+    """
+    if is_interrupted():
+        raise KeyboardInterrupt
+
+
+def read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """Read NAME=VALUE pairs; a value that is no number stays text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not (name and sign and value):
+            raise UserError(f"--{option} {pair!r}; allowed is NAME=VALUE")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def read_numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
+    """Read NAME=NUMBER pairs."""
+    found = read_pairs(option, pairs)
+    for name, value in found.items():
+        if not isinstance(value, float):
+            raise UserError(f"--{option} {name}={value}; allowed is a number")
+    return found

@@ -1,0 +1,220 @@
+"""What a dataset says of its arrays: Zarr, HDF5 or netCDF, on disk, in a bucket or on the web."""
+
+from __future__ import annotations
+
+import math
+import re
+import stat
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import h5py
+import numpy as np
+import obstore
+import obstore.store
+import zarr
+from zarr.storage import ObjectStore
+
+from wire.bed.locations import open_location
+from wire.children import deadline
+from wire.decide.layouts import ArrayFacts, Layout
+from wire.errors import UserError, cut, redact, show
+from wire.hdf5.files import Deadline, open_hdf5, open_source, walk
+from wire.hdf5.inspection import record_reads
+
+_FILES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf")
+_METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
+_N_LISTED = 5  # arrays that a message names
+_FAR_APART = 1.5  # times as long as its chunks, from which a variable lies among others
+_METADATA_NBYTES = 8 * 2**20  # of an object of metadata at most: some thirty thousand arrays
+_DISK_S, _FAR_S = 10, 60  # that metadata may take, on disk and elsewhere
+_LISTED_S = 5  # that the datasets of a file are looked at
+_ALLOWED = "a Zarr store, or an HDF5 or netCDF-4 file, on disk, under s3:// or https://"
+# What libraries say, and what to do.
+_REASONS: Sequence[tuple[str, str]] = (
+    (r"signature not found", f"it is not HDF5; allowed: {_ALLOWED}"),
+    (
+        r"slow ?down|\b503\b|\b429\b|too many requests|reduce your request rate",
+        "the store asks to wait (SlowDown); allowed: the same again in a minute",
+    ),
+    (
+        r"\b40[13]\b|denied|forbidden|credential|unauthor|signature|InvalidAccessKeyId",
+        "access is refused; allowed: credentials that may read it (AWS_ACCESS_KEY_ID and"
+        " AWS_SECRET_ACCESS_KEY, a profile or a role), or a public dataset",
+    ),
+    (r"not done in", "its metadata take too long; allowed: what is read in time"),
+    (
+        r"timed? ?out|connect|dns|resolve|unreachable|error sending request|endpoint",
+        "its server does not answer; allowed: an address that this machine reaches",
+    ),
+    (r"not ?found|\b404\b|no such file|nosuch", f"nothing is there; allowed: {_ALLOWED}"),
+)
+
+
+def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFacts:
+    """Read the metadata of an array, the largest unless it is named, and how well it compresses.
+
+    Of a file, also where it lies, with as many others of its shape as are read together.
+    What never ends, or is larger than metadata are, is given up.
+    """
+    is_far, name = "://" in address, variable.strip("/")
+    is_file = address.lower().partition("?")[0].endswith(_FILES)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # the store is another's, as it is
+            if is_file or not (is_far or Path(address).is_dir()):
+                return _read_hdf5(address, name, together)
+            with deadline(_FAR_S if is_far else _DISK_S):
+                return _read_zarr(address, name)
+    except Exception as error:  # whatever its library makes of a store that is damaged or away
+        cause = error.__cause__ if isinstance(error, UserError) else error
+        text = " ".join(redact(str(cause)).split()) or type(cause).__name__
+        told = f"dataset: {cut(repr(redact(address)))}: "
+        for pattern, reason in _REASONS:
+            if cause and re.search(pattern, f"{type(cause).__name__} {text}", re.IGNORECASE):
+                raise UserError(told + reason) from error
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{told}it is not read ({cut(text)}); allowed: {_ALLOWED}") from error
+
+
+def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
+    """Take the array that is named, or the largest whose elements have a size."""
+    ordered = sorted(arrays, key=lambda one: (-one.nbytes, one.variable))
+    names = tuple(one.variable for one in ordered)
+    listed = f"{len(names)} arrays, the largest first: {cut(', '.join(names[:_N_LISTED]))}"
+    if variable and variable not in names:
+        raise UserError(f"variable: {show(variable)}; allowed: of {listed}")
+    named = [one for one in ordered if not variable or one.variable == variable]
+    usable = [one for one in named if one.shape and one.nbytes and not one.dtype.hasobject]
+    if not usable:
+        allowed = "an array with elements, of a type of fixed size"
+        raise UserError(f"variable: {cut(variable) or listed}; allowed: {allowed}")
+    return replace(usable[0], names=names, n_alike=len(_find_alike(ordered, usable[0])))
+
+
+def _find_alike(arrays: Iterable[ArrayFacts], first: ArrayFacts) -> list[str]:
+    """Name the arrays of the same shape and type, the first before the others."""
+    same = [one for one in arrays if (one.shape, one.dtype) == (first.shape, first.dtype)]
+    names = [one.variable for one in same if one.variable != first.variable]
+    return [first.variable, *names]
+
+
+def _read_zarr(address: str, variable: str) -> ArrayFacts:
+    store = _open_store(address)
+    version = _find_version(store, address)
+    node = zarr.open(ObjectStore(store, read_only=True), mode="r", zarr_format=version)
+    if isinstance(node, zarr.Array):
+        found = {redact(address).rstrip("/").rpartition("/")[2]: node}
+        variable = ""
+    elif variable and isinstance(one := node.get(variable), zarr.Array):
+        found = {variable: one}  # the others may be of types that zarr cannot read
+    else:
+        members = node.members(max_depth=None)
+        found = {name: one for name, one in members if isinstance(one, zarr.Array)}
+    chosen = _choose([_describe_zarr(name, one) for name, one in found.items()], variable)
+    array, sizes = found[chosen.variable], list[int]()
+    object_shape = array.shards or array.chunks
+    grid = [-(-n // c) for n, c in zip(array.shape, object_shape, strict=True)]
+    for part in (0.15, 0.35, 0.5, 0.65, 0.85):
+        place = tuple(int(part * (n - 1)) for n in grid)
+        key = f"{array.path}/{array.metadata.encode_chunk_key(place)}".strip("/")
+        with suppress(FileNotFoundError):  # a chunk of fill values alone
+            sizes.append(obstore.head(store, key)["size"])
+    nbytes = math.prod(object_shape) * chosen.dtype.itemsize
+    return replace(chosen, compression=nbytes * len(sizes) / sum(sizes) if sum(sizes) else None)
+
+
+def _open_store(address: str) -> Any:
+    """Open a folder, a bucket or a web server, which is asked again only twice."""
+    patience: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}
+    if "://" not in address:
+        return obstore.store.LocalStore(Path(address).resolve())
+    if address.startswith(("http://", "https://")):
+        options: Any = {"allow_http": True, "connect_timeout": "5 seconds", "timeout": "30 seconds"}
+        return obstore.store.HTTPStore(address, client_options=options, retry_config=patience)
+    return open_location(address, below=_METADATA[0]).obstore(patience)
+
+
+def _find_version(store: Any, address: str) -> Literal[2, 3]:
+    """Refuse what has no metadata, or none to read; zarr asks for several at once, and loses their errors."""
+    error: Exception = FileNotFoundError("no Zarr")
+    for name in _METADATA:
+        try:
+            if "://" in address:
+                size = obstore.head(store, name)["size"]
+            else:
+                found = (Path(address) / name).stat()  # of a pipe and a device none
+                size = found.st_size * stat.S_ISREG(found.st_mode)
+        except FileNotFoundError:
+            continue
+        except Exception as refused:  # a bucket that may not be listed refuses what is not there
+            error = refused
+            continue
+        if not 0 < size <= _METADATA_NBYTES:
+            allowed = f"a file of 1 to {_METADATA_NBYTES:,} bytes"
+            raise UserError(f"dataset: {name} is none to read; allowed: {allowed}")
+        return 3 if name == "zarr.json" else 2
+    raise error
+
+
+def _describe_zarr(name: str, array: Any) -> ArrayFacts:
+    old = array.attrs.get("_ARRAY_DIMENSIONS", ())  # of version 2, as xarray writes them
+    codecs = [type(one).__name__.removesuffix("Codec").lower() for one in array.compressors]
+    return ArrayFacts(
+        name,
+        tuple(array.shape),
+        np.dtype(array.dtype),
+        Layout(tuple(array.chunks), tuple(array.shards) if array.shards else None),
+        "zarr",
+        tuple(str(one) for one in getattr(array.metadata, "dimension_names", None) or old),
+        ", ".join(codecs) or "none",
+    )
+
+
+def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
+    shown, found = cut(redact(address)), list[ArrayFacts]()
+    with open_source(address, _FAR_S) as file:
+        if file.read(3) == b"CDF":
+            told = f"{shown} is netCDF-3, which has no chunks"
+            raise UserError(f"dataset: {told}; allowed: {_ALLOWED}")
+        file.seek(0)
+        with open_hdf5(file, shown) as root:
+            for path, one in walk(root, limit := Deadline(_LISTED_S)):
+                if isinstance(one, h5py.h5d.DatasetID):
+                    with suppress(TypeError):  # of a type that numpy lacks
+                        found.append(_describe_hdf5(path.strip("/"), h5py.Dataset(one)))
+            if limit.n_left_out and variable not in {one.variable for one in found}:
+                if variable not in root:
+                    told = f"{shown} has more datasets than are looked at in {_LISTED_S} s"
+                    raise UserError(f"dataset: {told}; allowed: one that --variable names")
+                found.append(_describe_hdf5(variable, root[variable]))
+            chosen = _choose(found, variable)
+            is_scattered, node = False, root[chosen.variable]
+            # whether others lie between its first chunk and the last
+            if (n := node.id.get_num_chunks() if node.chunks else 0) > 1:
+                first, last = (node.id.get_chunk_info(i).byte_offset for i in (0, n - 1))
+                is_scattered = abs(last - first) > _FAR_APART * node.id.get_storage_size()
+        names = _find_alike(found, chosen)[:together]
+        groups = {one.rpartition("/")[0] for one in names}
+        lies = record_reads(file, shown, names, groups=groups)
+    return replace(chosen, is_scattered=is_scattered, lies=lies)
+
+
+def _describe_hdf5(name: str, node: Any) -> ArrayFacts:
+    shape, stored = node.shape or (), node.id.get_storage_size()
+    filters = [node.compression or "", "shuffle" if node.shuffle else ""]
+    return ArrayFacts(
+        name,
+        tuple(shape),
+        node.dtype,
+        Layout(tuple(node.chunks)) if node.chunks else None,
+        "hdf5",
+        (),
+        ", ".join(part for part in filters if part) or "none",
+        math.prod(shape) * node.dtype.itemsize / stored if stored else None,
+    )

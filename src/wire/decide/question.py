@@ -1,0 +1,378 @@
+"""The question: what was asked, the array, and the store. Everything a user says is checked here, once."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import (  # fmt: skip
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from wire.bed.networks import Profile, Provider, Region, get_profile, network_of
+from wire.cli import read_numbers
+from wire.costs.prices import StorePrices, find_store_prices
+from wire.decide.layouts import Access, AccessPattern, ArrayFacts, Layout
+from wire.errors import UserError, explain, redact, show
+from wire.models.access import Shape, Store
+
+_CHUNK_MS, _DECODE_MB_PER_S = 0.5, 500.0  # of a processor, where no calibration tells
+_MIN_CHUNK_NBYTES = 1_000_000  # of a chunk in the array, as Zarr's guide advises
+_LINK_MB_PER_S = 1250.0  # of a machine that trains, where nobody says: 10 Gbit/s
+_SECONDS_A_MONTH = 30 * 24 * 3600
+_MOST_DIMENSIONS = 8
+_LARGEST = 2**62  # bytes of an array up to which whole numbers of 64 bits count
+_LEAST_SHARE, _MOST_SHARE = 1e-9, 1e9
+
+
+def _check_type(name: str) -> str:
+    """Refuse a type of an element that is none, has no fixed size, or is none that Zarr stores."""
+    from zarr.dtype import parse_dtype  # here: zarr takes a second to import
+
+    try:
+        found = np.dtype(name)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise ValueError("a numpy type such as float32") from error
+    if found.hasobject or not 0 < found.itemsize <= 2**20:
+        raise ValueError("a type of fixed size, such as float32")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of types that Zarr has not specified yet
+            parse_dtype(found, zarr_format=3)
+    except (TypeError, ValueError) as error:  # such as float128; numpy reads blanks as a number
+        raise ValueError("a type that Zarr stores, such as float32") from error
+    return name
+
+
+_MOST_EXTENT = 2**53
+"""Elements of a dimension at most; up to here floats count without error."""
+
+EXTENTS_ALLOWED = (
+    f"one to {_MOST_DIMENSIONS} whole numbers from 1 to {_MOST_EXTENT}, with commas or x between"
+    " them, such as 87600,721,1440 or 87600x721x1440"
+)
+
+
+def _read_extents(text: Any) -> Any:
+    """Read ``87600,721,1440`` or ``87600x721x1440``."""
+    if not isinstance(text, str | list | tuple):
+        raise ValueError(EXTENTS_ALLOWED)
+    parts = re.split("[,x]", text) if isinstance(text, str) else [*map(str, text)]
+    sound = [part.strip() for part in parts if re.fullmatch(r"\s*[0-9]{1,16}\s*", part)]
+    extents = tuple(map(int, sound))
+    is_sound = len(parts) == len(extents) <= _MOST_DIMENSIONS
+    if not is_sound or not all(1 <= extent <= _MOST_EXTENT for extent in extents):
+        raise ValueError(EXTENTS_ALLOWED)
+    return extents
+
+
+Extents = Annotated[tuple[int, ...], BeforeValidator(_read_extents)]
+Count = Annotated[int, Field(ge=1, le=10**6)]
+
+
+def _option(title: str | None, text: str, *, default: Any = None, **bounds: Any) -> Any:
+    """Declare an option: how its value is called, what it is, and its bounds."""
+    return Field(default, title=title, description=text, **bounds)
+
+
+class Asked(BaseModel):
+    """What was typed: each field is an option of the command; what is None follows from the array."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-")
+    )
+
+    variable: str = _option("NAME", "Array of DATASET; the largest by default.", default="")
+    shape: Extents | None = _option("N,N,N", "Without DATASET: elements for each dimension.")
+    type: Annotated[str, AfterValidator(_check_type)] = _option("TYPE", "Without DATASET; float32 by default.", default="float32")  # fmt: skip
+    format: Literal["zarr", "hdf5"] = _option("[zarr|hdf5]", "What is there, with --chunks.", default="zarr")  # fmt: skip
+    chunks: Extents | None = _option("N,N,N", "Without DATASET: chunks that are there.")
+    shards: Extents | None = _option("N,N,N", "And shards.")
+    access: str = _option("WHAT:SHARE,...", "series, map, whole, 365x10x10, 1x256x256@aligned.", default="series:0.5,map:0.5")  # fmt: skip
+    keep: Literal["nothing", "one-copy", "format", "bytes"] = _option("[nothing|one-copy|format|bytes]", "What must stay.", default="nothing")  # fmt: skip
+    append: str | None = _option("AXIS:STEPS", "How it grows, as time:24.")
+    profile: str = _option("NAME|FILE", "Network [in-region].", default="in-region")
+    compression: float | None = _option("X", "Array bytes over stored bytes.", ge=1e-3, le=1e6)
+    arrays: Count | None = _option("N", "Arrays of this shape [1].")
+    together: Count = _option("N", "Arrays of a file read at once [1].", default=1)
+    scattered: bool | None = _option(None, "How a file's variables lie: as appended in turn, or each alone.")  # fmt: skip
+    max_objects: int = _option("N", "Of all arrays [100000].", default=100_000, ge=1, le=10**15)
+    in_flight: Count = _option("N", "Requests at once [64].", default=64)
+    memory: float = _option("GB", "Of the reader [8].", default=8.0, ge=1e-9, le=1e9)
+    cores: Count | None = _option("N", "Of the machine [2; a loader's processes].")
+    link_mb_per_s: float | None = _option("MB", "Of the machine [a loader: 1250].", ge=1e-3, le=1e7)
+    reads_per_month: float = _option("N", "Of all kinds [10000].", default=10_000.0, ge=0, le=1e15)
+    per_second: float | None = _option("N", "Reads of a service, as of tiles.", ge=1e-6, le=1e9)
+    wait_usd_hour: float | None = _option("USD", "Price of an hour of waiting.", ge=0, le=1e9)
+    budget_usd_month: float | None = _option("USD", "Most that a month may cost.", ge=1e-6, le=1e15)
+    price: tuple[str, ...] = _option("ITEM=USD", "Your own, as store_gb_month=0.02.", default=())
+    batch: Count | None = _option("N", "A loader's boxes in a batch;")
+    workers: Count = _option("N", "its processes [1],", default=1)
+    prefetch: Count = _option("N", "and batches each has ready [2].", default=2)
+
+    @property
+    def reader_cores(self) -> int:
+        """Cores of a reader."""
+        return max(1, (self.cores or 1) // self.workers)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for name, other in _WITH.items():
+            if name in self.model_fields_set and other not in self.model_fields_set:
+                raise _refuse(name, getattr(self, name), f"with --{other}")
+        if {"per_second", "reads_per_month"} <= self.model_fields_set:
+            raise _refuse("reads-per-month", self.reads_per_month, "without --per-second")
+        return self
+
+
+_WITH = {"format": "chunks", "shards": "chunks", "workers": "batch", "prefetch": "batch"}
+_OF_NUMBERS = ("shape", "type", "format", "chunks", "shards")  # what a dataset tells itself
+
+
+@dataclass(frozen=True, slots=True)
+class Billing:
+    """Who bills a store and where its reader is, which a profile says, and the prices that follow."""
+
+    provider: str
+    region: str
+    assumed: str  # in a sentence, what the profile does not say; empty where it says both
+    prices: StorePrices | None  # None where one of them is unknown
+    missing: tuple[str, ...]  # items that have no price
+
+
+ASSUMED_PROVIDER: Provider = "aws"
+ASSUMED_REGION: Region = "same"
+"""Of a profile's file that says nothing, which an answer says."""
+
+
+def find_billing(profile: Profile, own: Mapping[str, float]) -> Billing:
+    """Find the prices that a profile leads to, by its provider and region and never by its name."""
+    provider, region = profile.provider, profile.region
+    assumed = [f"provider: {ASSUMED_PROVIDER}"] * (provider is None)
+    assumed += [f"region: {ASSUMED_REGION}"] * (region is None)
+    told = f"{profile.name} does not say this, so it is assumed: {', '.join(assumed)}"
+    provider, region = provider or ASSUMED_PROVIDER, region or ASSUMED_REGION
+    found = find_store_prices(provider, region, own)
+    return Billing(
+        provider,
+        region,
+        told if assumed else "",
+        found if isinstance(found, StorePrices) else None,
+        () if isinstance(found, StorePrices) else found,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be decided, checked."""
+
+    asked: Asked  # with all that follows from the array
+    address: str  # of the dataset; empty where numbers stand for it
+    array: ArrayFacts
+    pattern: AccessPattern  # as the search takes it, with rounded shares
+    shares: tuple[float, ...]  # of the accesses
+    profile: Profile  # of the network that it is read over
+    billing: Billing
+
+    @property
+    def store(self) -> Store:
+        """What one reader meets."""
+        return self.pattern.store
+
+    @property
+    def n_arrays(self) -> int:
+        """Arrays of this shape."""
+        return self.asked.arrays or 1
+
+    @property
+    def stored_nbytes(self) -> float:
+        """Bytes stored of all arrays, once."""
+        return self.n_arrays * self.array.nbytes / self.store.compression_ratio
+
+    @property
+    def prices(self) -> StorePrices | None:
+        """What storing, reading and writing costs; None where a price is unknown."""
+        return self.billing.prices
+
+
+def _refuse(name: str, value: object, allowed: object) -> UserError:
+    """Say of an option what it was and what is allowed."""
+    return UserError(f"{name}: {show(value)}; allowed: {allowed}")
+
+
+def ask(address: str | None = None, **options: Any) -> Question:
+    """Read a question from a command's options; what is None is not told."""
+    told = {name.replace("_", "-"): one for name, one in options.items() if one is not None}
+    try:
+        asked = Asked(**told)
+    except ValidationError as error:
+        raise UserError(explain(error, depth=1)) from error
+    profile = get_profile(asked.profile)
+    billing = find_billing(profile, read_numbers("price", asked.price))
+    for name in ("budget_usd_month", "wait_usd_hour"):
+        if not billing.prices and (usd := getattr(asked, name)) is not None:
+            given = ", ".join(f"--price {item}=USD" for item in billing.missing)
+            raise _refuse(name.replace("_", "-"), usd, f"with all prices, so with {given}")
+    array = _read_array(address, asked)
+    if asked.keep in ("format", "bytes") and array.format == "none":
+        raise _refuse("keep", asked.keep, "of a DATASET, or with --chunks")
+    n_arrays = asked.arrays or array.n_alike
+    follows: dict[str, Any] = {"arrays": n_arrays, "cores": asked.cores or 2}
+    if asked.batch:  # a machine that trains has a core for each process, and one link
+        follows["cores"] = asked.cores or asked.workers
+        follows["link_mb_per_s"] = asked.link_mb_per_s or _LINK_MB_PER_S
+    if asked.per_second:
+        follows["reads_per_month"] = asked.per_second * _SECONDS_A_MONTH
+    if asked.scattered is None:
+        is_known = array.is_scattered is not None
+        follows["scattered"] = array.is_scattered if is_known else n_arrays > 1
+    asked = asked.model_copy(update=follows)
+    least_gb = asked.in_flight * array.dtype.itemsize / 1e9
+    if asked.memory < least_gb:
+        raise _refuse("memory", asked.memory, f"at least {least_gb:g} GB")
+    accesses, shares = _read_accesses(asked.access, array)
+    pattern = AccessPattern(
+        array.shape,
+        array.dtype.itemsize,
+        accesses,
+        # to a twentieth, or a rarer one to a digit: nobody knows them better
+        [math.floor(20 * s + 0.5) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares],
+        _make_store(asked, profile, asked.compression or array.compression or 1.0),
+        together=asked.batch or asked.together,
+        min_chunk_nbytes=_MIN_CHUNK_NBYTES,
+        max_objects=max(1, asked.max_objects // n_arrays),
+        memory_nbytes=int(asked.memory * 1e9),
+        append=_read_append(asked.append, array) if asked.append else None,
+    )
+    return Question(asked, redact(address or ""), array, pattern, shares, profile, billing)
+
+
+def _make_store(asked: Asked, profile: Profile, compression: float) -> Store:
+    """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
+    network, told = network_of(profile), profile.measurement
+    links = (profile.worker_mb_per_s, asked.link_mb_per_s)
+    link = min(network.aggregate_nbytes_per_s, *(1e6 * (one or math.inf) for one in links))
+    for name in ("decode_mb_per_s", "chunk_ms"):
+        value = told.get(name, 1)
+        if not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
+            raise _refuse(f"{name} of {asked.profile}", value, "1e-9 to 1e9")
+    return Store(
+        replace(network, aggregate_nbytes_per_s=link),
+        asked.in_flight,
+        chunk_s=float(told.get("chunk_ms", _CHUNK_MS)) / 1000,
+        decode_s_per_nbyte=1e-6
+        / (asked.reader_cores * float(told.get("decode_mb_per_s", _DECODE_MB_PER_S))),
+        compression_ratio=compression,
+    )
+
+
+def _read_array(address: str | None, asked: Asked) -> ArrayFacts:
+    """Read the array of a dataset, or take it and the chunks that are there from numbers."""
+    if address:
+        for name in _OF_NUMBERS:
+            if name in asked.model_fields_set:
+                raise _refuse(name, getattr(asked, name), "without DATASET, which tells it")
+        from wire.decide.dataset import read_dataset  # here, as numbers need none of it
+
+        array = read_dataset(address, asked.variable, asked.together)
+    elif asked.variable:
+        raise _refuse("variable", asked.variable, "of a DATASET")
+    elif not asked.shape:
+        raise UserError("shape: none; allowed: --shape 87600,721,1440, or a DATASET")
+    else:
+        array = ArrayFacts("array", asked.shape, np.dtype(asked.type))
+    if len(array.shape) > _MOST_DIMENSIONS or array.nbytes > _LARGEST:
+        allowed = f"at most {_MOST_DIMENSIONS} dimensions and {_LARGEST} bytes"
+        raise _refuse("shape", [*array.shape], allowed)
+    if not asked.chunks:
+        return array
+    chunk, shard = asked.chunks, asked.shards
+    _check_extents("chunks", chunk, array.shape)
+    if shard and (
+        len(shard) != len(chunk)
+        or any(s % c or s >= n + c for s, c, n in zip(shard, chunk, array.shape, strict=True))
+    ):
+        allowed = f"multiples of the chunks, {list(chunk)}, that the array fills"
+        raise _refuse("shards", [*shard], allowed)
+    return replace(array, layout=Layout(chunk, shard), format=asked.format)
+
+
+def _check_extents(name: str, part: Shape, shape: Shape) -> None:
+    """Refuse extents that are not as many as an array has, or no part of these."""
+    if len(part) != len(shape):
+        raise _refuse(name, [*part], f"{len(shape)} extents, as the array has")
+    if any(not 1 <= p <= n for p, n in zip(part, shape, strict=True)):
+        raise _refuse(name, [*part], f"1 to the array's, {show([*shape])}")
+
+
+def _read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tuple[float, ...]]:
+    """Read ``series:0.8,map:0.2``: accesses, and the share of each."""
+    found: dict[str, tuple[Access, float]] = {}
+    for part in text.split(","):
+        what, _, weight = part.strip().partition(":")
+        box, at, how = what.partition("@")
+        try:
+            share = float(weight or 1)
+        except ValueError:
+            share = math.nan
+        if not (share == 0 or _LEAST_SHARE <= share <= _MOST_SHARE) or (at and how != "aligned"):
+            shares = f"0 or {_LEAST_SHARE:g} to {_MOST_SHARE:g}"
+            raise _refuse("access", part, f"WHAT:SHARE, or BOX@aligned:SHARE, of shares {shares}")
+        if what in found:
+            raise UserError(f"access: {show(what)} is there twice; allowed: each once")
+        found[what] = Access(what, _read_box(box, array), is_aligned=bool(at)), share
+    kept = [(access, share) for access, share in found.values() if share]
+    if not kept:
+        raise _refuse("access", text, "one with a share above 0")
+    total = math.fsum(share for _, share in kept)
+    return tuple(access for access, _ in kept), tuple(share / total for _, share in kept)
+
+
+def _read_box(what: str, array: ArrayFacts) -> Shape:
+    """Turn a name, or a box such as 365x10x10, into elements for each dimension."""
+    shape, n = array.shape, len(array.shape)
+    named = {
+        "series": {_find_axis("time", array) or 0},
+        "map": set(range(1, n) if n < 3 else (n - 2, n - 1)),
+        "whole": set(range(n)),
+    }
+    if what in named:
+        return tuple(extent if i in named[what] else 1 for i, extent in enumerate(shape))
+    try:
+        box = tuple(map(int, what.split("x")))
+    except ValueError as error:
+        allowed = "series, map, whole, or a box such as 365x10x10"
+        raise _refuse("access", what, allowed) from error
+    _check_extents("access", box, shape)
+    return box
+
+
+def _find_axis(name: str, array: ArrayFacts) -> int | None:
+    """Find a dimension by its name, or by its place; without names, time comes first."""
+    for i, own in enumerate(array.dimensions):
+        if own == name or (name == "time" and own in ("t", "valid_time", "Time")):
+            return i
+    if name in map(str, range(len(array.shape))):
+        return int(name)
+    return 0 if name == "time" and not any(array.dimensions) else None
+
+
+def _read_append(text: str, array: ArrayFacts) -> tuple[int, int]:
+    """Read ``time`` or ``time:24``: the axis along which the array grows, and by how much at once."""
+    name, _, steps = text.partition(":")
+    axis = _find_axis(name, array)
+    is_number = steps.isascii() and steps.isdecimal() and len(steps) < 16 and int(steps) > 0
+    if axis is None or (steps and not is_number):
+        names = ", ".join(array.dimensions) or f"time, or 0 to {len(array.shape) - 1}"
+        raise _refuse("append", text, f"AXIS or AXIS:STEPS, of {show(names)}")
+    return axis, int(steps or 1)

@@ -1,0 +1,201 @@
+"""HDF5 files on disk, in object storage or behind a web server: opened and walked."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
+
+import fsspec
+import h5py
+import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc and its kin
+from fsspec.spec import AbstractBufferedFile
+
+from wire.bed.locations import Location, open_location
+from wire.children import deadline
+from wire.cli import check_interrupt
+from wire.errors import UserError, cut, explain_system, redact, show
+
+_FOR_A_MESSAGE_S = 2.0  # of looking for names that a message lists
+
+Source = str | Location
+"""A path on disk, an address (s3, gs, https), or a place in a store with its credentials."""
+
+
+def is_near(source: Source) -> bool:
+    """Tell whether a source is a path on disk."""
+    return isinstance(source, str) and "://" not in source
+
+
+def name_source(source: Source) -> str:
+    """Return how messages call a source: by its path, or its address without secrets."""
+    return source.url if isinstance(source, Location) else redact(source)
+
+
+@contextmanager
+def open_source(source: Source, patience_s: float = 1e6) -> Iterator[BinaryIO]:
+    """Open an HDF5 file for reading, with a cache of large blocks if it is far away."""
+    name = name_source(source)
+    try:
+        with deadline(patience_s):
+            try:
+                file = _open_bytes(source)
+            except UserError:
+                raise
+            except Exception as error:  # whatever its client makes of a store
+                told = (
+                    f" cannot be read ({redact(shorten_error(error))}); allowed: a file that can be"
+                )
+                if isinstance(error, FileNotFoundError):
+                    told = " is not there; allowed: a file that exists"
+                raise UserError(f"file: {name}{told}") from error
+            with file:
+                yield file
+    except TimeoutError as error:
+        told = f"not read in {patience_s:g} s; allowed: one that answers by then"
+        raise UserError(f"file: {name}: {told}") from error
+
+
+def _open_bytes(source: Source) -> BinaryIO:
+    if isinstance(source, str) and is_near(source):
+        return _open_regular(source)
+    how: dict[str, Any] = {"block_size": 8 * 2**20, "cache_type": "blockcache"}
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        file = fsspec.filesystem("https", skip_instance_cache=True).open(source, **how)
+        if not isinstance(file, AbstractBufferedFile) or not file.size:
+            told = "its server does not serve ranges of bytes; allowed: one that does, or a copy"
+            raise UserError(f"file: {name_source(source)}: {told}")
+        return cast(BinaryIO, file)
+    location = source if isinstance(source, Location) else open_location(source)
+    return cast(BinaryIO, location.fsspec(skip_instance_cache=True).open(location.path, **how))
+
+
+def _open_regular(path: str) -> BinaryIO:
+    """Open a file on disk; a pipe or a device would be waited for, or never end."""
+    found = os.stat(path)
+    if stat.S_ISREG(found.st_mode) and found.st_size:
+        return open(path, "rb")  # `open_source` closes it
+    what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file but a pipe or a device"
+    what = "empty" if stat.S_ISREG(found.st_mode) else what
+    raise UserError(f"file: {cut(path)} is {what}; allowed: an HDF5 file")
+
+
+# what h5py raises of a file whose metadata make no sense
+_ERRORS = (OSError, RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError)
+
+
+@contextmanager
+def open_hdf5(file: Any, name: str, **options: Any) -> Iterator[h5py.File]:
+    """Open an HDF5 file over a file object, and say in one line what the library cannot read of it."""
+    try:
+        with h5py.File(file, "r", **options) as opened:
+            yield opened
+    except UserError:
+        raise
+    except _ERRORS as error:
+        text = shorten_error(error)
+        told = f"cannot be read ({text}); allowed: a sound file that nothing writes to"
+        if "file signature not found" in text:
+            told = "is not HDF5; allowed: an HDF5 or netCDF-4 file"
+        elif "truncated" in text:
+            told = f"is truncated ({text.partition('(')[2].rstrip(')')}); allowed: a whole file"
+        raise UserError(f"file: {name} {told}") from error
+
+
+def shorten_error(error: BaseException) -> str:
+    """Give what an error says in one line; its kind where it says nothing."""
+    if isinstance(error, OSError) and error.errno:
+        return explain_system(error)
+    return cut(" ".join(str(error).split()).strip("'\"")) or type(error).__name__
+
+
+class Deadline:
+    """A time at which work on a file ends, and what was left out because of it."""
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self._end_s = time.monotonic() + seconds
+        self.n_left_out = 0
+        """Objects that were there and not looked at; at least so many."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has passed; an interrupt that h5py swallowed is raised here."""
+        check_interrupt()
+        return time.monotonic() >= self._end_s
+
+
+MAX_LINKS = 100_000
+"""Links of a group that are listed; the library lists all at once, and no deadline ends that."""
+
+
+def walk(file: h5py.File, deadline: Deadline | None = None) -> Iterator[tuple[str, Any]]:
+    """Give path and handle of each object that hard links lead to, each once, groups before what is in them.
+
+    Without recursion, for groups may be nested a thousand deep; each is opened from the one above.
+    What a group of too many links holds is left out, and counted by the deadline.
+    """
+    deadline, seen = deadline or Deadline(), set[int]()
+    stack: list[tuple[str, Any, bytes]] = [("", file.id, b"/")]  # path, where it lies, its name
+    while stack:
+        path, parent, name = stack.pop()
+        if deadline.is_over:
+            deadline.n_left_out += 1 + len(stack)
+            return
+        if name != b"/" and parent.links.get_info(name).type != h5py.h5l.TYPE_HARD:
+            continue
+        found = h5py.h5o.open(parent, name)
+        if (address := int(h5py.h5o.get_info(found).addr)) in seen:
+            continue
+        seen.add(address)
+        yield path, found
+        if isinstance(found, h5py.h5g.GroupID):
+            if len(found) > MAX_LINKS:
+                deadline.n_left_out += len(found)
+                continue
+            names = [one.decode(errors="surrogateescape") for one in found]
+            stack += [(f"{path}/{name}", found, os.fsencode(name)) for name in reversed(names)]
+
+
+def list_datasets(file: h5py.File, deadline: Deadline | None = None) -> list[str]:
+    """Return the paths of every dataset, each once."""
+    found = walk(file, deadline)
+    return [path.strip("/") for path, one in found if isinstance(one, h5py.h5d.DatasetID)]
+
+
+def find_dataset(file: h5py.File, variable: str, name: str) -> h5py.Dataset:
+    """Return a dataset by its path."""
+    found = file.get(variable)
+    if isinstance(found, h5py.Dataset):
+        return found
+    names = list_datasets(file, Deadline(_FOR_A_MESSAGE_S))
+    shown = ", ".join(map(cut, names[:8])) + f" and {len(names) - 8} more" * (len(names) > 8)
+    raise UserError(f"variables: {show(variable)} is not in {name}; allowed: {shown or 'none'}")
+
+
+def list_other_files(dataset: h5py.Dataset) -> list[str]:
+    """Name the files in which a dataset has its values: external ones, or those of a virtual one."""
+    sources = dataset.virtual_sources() if dataset.is_virtual else ()
+    names = (one.file_name for one in sources if one.file_name != ".")
+    return [*(str(name) for name, *_ in dataset.external or ()), *dict.fromkeys(names)]
+
+
+def get_page_nbytes(file: h5py.File) -> int:
+    """Return the bytes of a page, 0 where file space is not paged."""
+    plist = file.id.get_create_plist()
+    is_paged = plist.get_file_space_strategy()[0] == h5py.h5f.FSPACE_STRATEGY_PAGE
+    return int(plist.get_file_space_page_size()) if is_paged else 0
+
+
+def is_variable_length(dtype: Any) -> bool:
+    """Tell whether values of a type, or parts of them, lie in heaps."""
+    if dtype.subdtype is not None:
+        return is_variable_length(dtype.subdtype[0])
+    if dtype.fields:
+        return any(is_variable_length(field[0]) for field in dtype.fields.values())
+    return h5py.check_vlen_dtype(dtype) is not None or (
+        (info := h5py.check_string_dtype(dtype)) is not None and info.length is None
+    )

@@ -1,0 +1,292 @@
+"""What each way to open and read an HDF5 file takes over a network: the one engine of such answers.
+
+What the library asks for goes through the caches of a way and then over a simulated network. The
+caches of fsspec are its own classes, driven with a fetcher that notes what it is asked for and
+brings zeros. The page buffer of HDF5 is a model, which tests hold against the library.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Literal
+
+from fsspec.caching import caches
+
+from wire.hdf5.inspection import FileLayout, Read
+from wire.models.transfer import Network, Step, replay
+
+MIB = 2**20
+
+
+def read_through(
+    between: Sequence[FileCache | PageBuffer], reads: Sequence[Read], file_nbytes: int
+) -> list[list[Read]]:
+    """Find the requests that each read becomes behind caches, the first of them nearest to the library."""
+    asked = [
+        [one._replace(nbytes=max(0, min(one.stop, file_nbytes) - one.offset))] for one in reads
+    ]
+    for cache in between:
+        found = iter(cache.answer([*chain(*asked)], file_nbytes))
+        asked = [[request for _ in part for request in next(found)] for part in asked]
+    return asked
+
+
+def order_reads(parts: Sequence[Sequence[Read]], *, in_flight: int = 1) -> tuple[Step, ...]:
+    """Order reads as a client does that keeps so many of a part in flight, and ends it before the next.
+
+    A read in the background starts with the one that follows it, and nobody waits for it; it is
+    there where one request is in flight alone.
+
+    Examples
+    --------
+    Two in flight, of two parts: each waits until so many have ended.
+
+    >>> [step.after for step in order_reads([[Read(0, 1)] * 3, [Read(0, 1)]], in_flight=2)]
+    [0, 0, 1, 3]
+    """
+    steps, waited = list[Step](), list[int]()
+    for part in parts:
+        n_before = len(steps)
+        for read in part:
+            n_ended = max(n_before, len(steps) - in_flight + 1)
+            after = n_ended if in_flight > 1 else tuple(waited[-1:])
+            steps.append(Step(after, 0.0, read.nbytes, not read.is_ahead))
+            if not read.is_ahead:
+                waited.append(len(steps) - 1)
+    return tuple(steps)
+
+
+class _AtOnce(Executor):
+    """Does in the thread that asks what a cache would do in the background, and says so."""
+
+    is_ahead = False
+
+    def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        """Do it now."""
+        future: Future[Any] = Future()
+        self.is_ahead = True
+        future.set_result(function(*given, **named))
+        self.is_ahead = False
+        return future
+
+
+_zeros = lru_cache(maxsize=4)(bytes)  # blocks of one length are one object
+
+
+@dataclass(frozen=True, slots=True)
+class FileCache:
+    """A cache of fsspec, by its name there, with blocks of so many bytes.
+
+    What is fetched in the background is waited for where the very next request would have been for it,
+    as of a file that is read from one end to the other; else it has arrived by then.
+    """
+
+    name: str  # as in `cache_type`
+    block_nbytes: int
+
+    def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
+        """Let the cache answer each read, and note what it fetches."""
+        asked, background = list[Read](), _AtOnce()
+
+        def fetch(start: int, stop: int) -> bytes:
+            stop = min(stop, file_nbytes)
+            if start < stop:
+                asked.append(Read(start, stop - start, is_ahead=background.is_ahead))
+            return _zeros(max(0, stop - start))
+
+        cache: Any = caches[self.name](self.block_nbytes, fetch, file_nbytes)
+        if hasattr(cache, "_thread_executor"):
+            cache._thread_executor.shutdown()
+            cache._thread_executor = background
+        answers, latest = (
+            list[list[Read]](),
+            list[Read](),
+        )  # requests of the latest read that had some
+        for read in reads:
+            asked.clear()
+            if read.nbytes:
+                cache._fetch(read.offset, read.stop)
+            for k, one in enumerate(latest):
+                if one.is_ahead and one.offset < read.stop and read.offset < one.stop:
+                    latest[k] = one._replace(is_ahead=False)
+            answers.append([one._replace(is_metadata=read.is_metadata) for one in asked])
+            latest = answers[-1] or latest
+        return answers
+
+
+@dataclass(frozen=True, slots=True)
+class PageBuffer:
+    """HDF5's page buffer, for files with paged file space.
+
+    Whole pages are read and kept, and the least recently used one leaves. What is as large as a
+    page goes past it.
+    """
+
+    page_nbytes: int  # bytes of a page, as the file has it
+    buffer_nbytes: int  # bytes of the buffer, at least a page; rounded down to whole pages
+
+    def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
+        """Answer each read from pages, as the library does."""
+        page, n_most = self.page_nbytes, self.buffer_nbytes // self.page_nbytes
+        kept, answers = OrderedDict[int, None](), list[list[Read]]()
+        for n, read in enumerate(reads):
+            if n < _N_FIRST_PAST or read.nbytes >= page:
+                answers.append([read])
+                continue
+            answers.append([])
+            first = read.offset // page  # metadata never lies across two
+            last = first if read.is_metadata else max(read.stop - 1, read.offset) // page
+            for number in range(first, last + 1) if read.nbytes else ():
+                if number not in kept:
+                    nbytes = min(page, file_nbytes - number * page)
+                    answers[-1].append(read._replace(offset=number * page, nbytes=nbytes))
+                kept[number] = None
+                kept.move_to_end(number)
+                if len(kept) > n_most:
+                    kept.popitem(last=False)
+        return answers
+
+
+_N_FIRST_PAST = 3
+"""Reads of a superblock, which the library makes before it has its page buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to open a file and to read variables of it."""
+
+    name: str  # as people call it
+    # through a file object of fsspec, the whole file at once, or by references to its chunks
+    kind: Literal["file object", "whole", "references"] = "file object"
+    cache_type: str = "blockcache"  # cache of the file object, as fsspec names it
+    block_nbytes: int = 8 * MIB  # bytes of its blocks, or that it reads ahead; of a range, if whole
+    page_buffer_nbytes: int = 0  # HDF5's, at least a page, where file space is paged
+    in_flight: int = 1  # requests that it keeps in flight
+
+    def caches(self, layout: FileLayout) -> list[FileCache | PageBuffer]:
+        """Give the caches between the library and the network, for a file."""
+        found: list[FileCache | PageBuffer] = [FileCache(self.cache_type, self.block_nbytes)]
+        if (page := layout.page_nbytes) and self.page_buffer_nbytes:  # it holds a page at least
+            found.insert(0, PageBuffer(page, max(self.page_buffer_nbytes, page)))
+        return found
+
+
+DEFAULT = Way("s3fs.open", cache_type="readahead", block_nbytes=50 * MIB)
+"""What `s3fs.open(path)` returns since s3fs 2024.10: it reads 50 MiB ahead (s3fs #901)."""
+
+DEFAULT_HTTPS = Way("fsspec.open", cache_type="bytes", block_nbytes=5 * MIB)
+"""What `fsspec.open("https://…")` returns."""
+
+XARRAY = Way("xarray, address", block_nbytes=4 * MIB)
+"""What h5netcdf's engine of xarray makes of an address: 32 blocks of 4 MiB (xarray #11216)."""
+
+BLOCKS = Way("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
+"""Blocks and a page buffer, as published advice has them."""
+
+
+def choose_earthaccess(file_nbytes: int) -> Way:
+    """Give what `earthaccess.open` returns for a file of so many bytes, as of earthaccess 0.19.
+
+    Blocks of 4, 8 or 16 MiB, of which the next is fetched in the background:
+    `cache_type="background"` in `earthaccess/store.py`, where the documentation of `open` has
+    `blockcache`.
+    """
+    large = 8 if file_nbytes < 1024 * MIB else 16
+    n_mib = 4 if file_nbytes < 100 * MIB else large
+    return Way("earthaccess.open", cache_type="background", block_nbytes=n_mib * MIB)
+
+
+def list_ways(layout: FileLayout, *, is_web: bool = False) -> list[Way]:
+    """List the ways to read a file as it is, at a web server or in a bucket, the default first.
+
+    Zarr keeps 10 chunks in flight where nothing is set.
+    """
+    return [
+        DEFAULT_HTTPS if is_web else DEFAULT,
+        XARRAY,
+        choose_earthaccess(layout.file_nbytes),
+        BLOCKS,
+        Way("whole", "whole", in_flight=10),
+        Way("references", "references", in_flight=10),
+        Way("references, 64 in flight", "references", in_flight=64),
+    ]
+
+
+REQUEST_S, START_S = 0.004, 0.05
+"""What client and server take for a request next to the network, and a new client to start.
+
+With these the seconds of the committed records are met within 15 %, as a test holds.
+"""
+
+# What the library takes on one processor next to decoding, whatever the network.
+_OBJECT_S = 1e-4  # to list an object or an attribute
+_COPY_S = 2.5e-10  # for a byte of a file that is put together in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """What to expect of opening a file, with the listing of its tree, and of reading variables."""
+
+    way: Way
+    open_s: float
+    read_s: float
+    n_open_requests: int  # of those to open
+    n_requests: int  # of both, and their bytes
+    nbytes: int
+
+    @property
+    def seconds(self) -> float:
+        """Time of both."""
+        return self.open_s + self.read_s
+
+
+def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float = 1.0) -> Predicted:
+    """Predict one way; `dilation` is that of the network, so processors count for as much less."""
+    n, step, parts = layout.file_nbytes, way.block_nbytes, list[list[Read]]()
+    processor_s = START_S + _OBJECT_S * layout.n_listed
+    # the file's length is asked for before it is opened, but not that of references
+    opened = [Read(0, 0)]
+    if way.kind == "whole":
+        opened += [Read(start, min(step, n - start)) for start in range(0, n, step)]
+        processor_s += _COPY_S * n
+    elif way.kind == "references":
+        opened, parts, processor_s = [Read(0, layout.references_nbytes)], layout.chunks, START_S
+    else:
+        asked = read_through(way.caches(layout), [*layout.opened, *chain(*layout.read)], n)
+        opened += chain(*asked[: len(layout.opened)])
+        parts = [[*chain(*asked[len(layout.opened) :])]]
+    open_s, read_s = (
+        _simulate_s(each, way.in_flight, network, REQUEST_S / dilation)
+        for each in ([opened], parts)
+    )
+    requests = [*opened, *chain(*parts)]
+    return Predicted(
+        way,
+        open_s + processor_s / dilation,
+        read_s + layout.decode_s / dilation,
+        len(opened),
+        len(requests),
+        sum(one.nbytes for one in requests),
+    )
+
+
+MAX_SIMULATED = 10_000
+"""Requests that are simulated; where there are more, the time goes on as they went."""
+
+
+def _simulate_s(
+    parts: Sequence[Sequence[Read]], in_flight: int, network: Network, request_s: float
+) -> float:
+    """Simulate requests, so many in flight: the median of their times; more draws for few of them."""
+    steps = order_reads(parts, in_flight=in_flight)
+    if not steps:
+        return 0.0
+    some = steps[:MAX_SIMULATED]
+    n_draws = max(3, min(51, 5_000 // len(some)))
+    found_s = replay(some, network, request_s=request_s, n_draws=n_draws)
+    return found_s * len(steps) / len(some)

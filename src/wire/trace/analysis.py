@@ -1,0 +1,256 @@
+"""What a trace says in numbers: kinds of object, where the time went, and the network that it shows."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wire.models.transfer import TOLERANCE_S, Network
+from wire.trace.rows import METADATA_SERVICES
+
+if TYPE_CHECKING:
+    from wire.trace.rows import Run, TracedRequest
+
+_METADATA = {".zmetadata", ".zarray", ".zattrs", ".zgroup", "zarr.json", "attributes.json", "info"}
+_MANIFESTS = re.compile(r"/(snapshots|manifests|refs|transactions)/|/repo$")
+_CHUNK = re.compile(r"/c/[\d/]+$|/c(\.\d+)+$|/\d+([./]\d+)*$|/chunks/\w+$")
+_LARGE_NBYTES = 256 * 1024  # of a body from which on its rate is that of a stream
+_FLOWS = 0.7  # of the rate of a stream that several have at once, below which they share a link
+
+
+def kind_of(row: TracedRequest) -> str:
+    """Name what a request is for, as far as its method, path and answer tell."""
+    is_ranged = row.range_nbytes is not None
+    is_listing = row.is_listing or (row.key.endswith("/") and row.range_start is None)
+    return _find_kind(row.host, row.method, row.status, row.key, is_listing, is_ranged)
+
+
+@lru_cache(maxsize=2**18)
+def _find_kind(
+    host: str, method: str, status: int, key: str, is_listing: bool, is_ranged: bool
+) -> str:
+    name = key.rpartition("/")[2]
+    if host.partition(":")[0] in METADATA_SERVICES:
+        return "credentials"
+    if method not in ("GET", "HEAD"):
+        return "write"
+    if status == 404:
+        return "probe"
+    if method == "HEAD":
+        return "HEAD"
+    if is_listing:
+        return "listing"
+    if name in _METADATA:
+        return "metadata"
+    if _MANIFESTS.search(key):
+        return "manifest"
+    if _is_chunk(key):
+        return "chunk"
+    return "range" if is_ranged else "object"
+
+
+def is_chunk(row: TracedRequest) -> bool:
+    """Tell whether a path is that of a chunk or a shard, of Zarr, TensorStore or Icechunk."""
+    return _is_chunk(row.key)
+
+
+@lru_cache(maxsize=2**18)
+def _is_chunk(key: str) -> bool:
+    return bool(_CHUNK.search(key))
+
+
+def is_metadata(row: TracedRequest) -> bool:
+    """Tell whether a request is for metadata of Zarr, found or not."""
+    return row.method in ("GET", "HEAD") and row.key.rpartition("/")[2] in _METADATA
+
+
+def is_data(row: TracedRequest) -> bool:
+    """Tell whether a request brought values, or a part of a file."""
+    return kind_of(row) in ("chunk", "range", "object") and row.status < 300
+
+
+def span_of(row: TracedRequest) -> tuple[int, int]:
+    """Give where in its object the bytes of an answer begin and end."""
+    start = row.range_start or 0
+    return start, start + row.nbytes
+
+
+def fresh_nbytes(spans: Iterable[tuple[int, int]]) -> list[int]:
+    """Count the bytes of each span that lie in none before it.
+
+    Examples
+    --------
+    >>> fresh_nbytes([(0, 10), (20, 30), (5, 25), (0, 30)])
+    [10, 10, 10, 0]
+    """
+    spans = [*spans]
+    edges = sorted({edge for span in spans for edge in span})
+    places = {edge: place for place, edge in enumerate(edges)}
+    following = [*range(len(edges))]  # from each edge on, the next one after which nothing came yet
+    fresh = list[int]()
+    for start, end in spans:
+        nbytes, place, last = 0, places[start], places[end]
+        while (place := _skip(following, place)) < last:
+            nbytes += edges[place + 1] - edges[place]
+            following[place] = place + 1
+        fresh.append(nbytes)
+    return fresh
+
+
+def _skip(following: list[int], place: int) -> int:
+    """Go to the end of what has come, and shorten the way for those who go after."""
+    while following[place] != place:
+        following[place] = following[following[place]]
+        place = following[place]
+    return place
+
+
+def unique_nbytes(rows: Iterable[TracedRequest]) -> int:
+    """Count the bytes that would have been enough: each byte of each object once."""
+    by_key = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
+    for row in rows:
+        by_key[row.host, row.key].append(span_of(row))
+    return sum(sum(fresh_nbytes(spans)) for spans in by_key.values())
+
+
+def intervals(
+    rows: Iterable[TracedRequest], until_s: float
+) -> Iterator[tuple[float, float, int, int, float]]:
+    """Sweep over the requests: begin and end of each interval, requests before and after their first byte.
+
+    The last number is the part of the interval in which the bodies waited for the client. A request
+    that did not end goes on `until_s`.
+    """
+    events = list[tuple[float, int, int, float]]()
+    for row in rows:
+        end_s = row.end_s or until_s
+        first_s = min(row.first_byte_s or end_s, end_s)
+        blocked = min(1.0, row.client_blocked_s / (end_s - first_s)) if end_s > first_s else 0.0
+        events += [(row.start_s, 1, 0, 0.0), (first_s, -1, 1, blocked), (end_s, 0, -1, -blocked)]
+    n_waiting = n_flowing = 0
+    blocked = 0.0
+    for (time_s, waiting, flowing, share), following in pairwise(
+        [*sorted(events), (until_s, 0, 0, 0.0)]
+    ):
+        n_waiting, n_flowing, blocked = n_waiting + waiting, n_flowing + flowing, blocked + share
+        if following[0] > time_s:
+            yield (
+                time_s,
+                following[0],
+                n_waiting,
+                n_flowing,
+                blocked / n_flowing if n_flowing else 0.0,
+            )
+
+
+def in_flight(rows: Iterable[TracedRequest]) -> list[int]:
+    """Count the requests that were under way when each began, itself included, in that order."""
+    ordered = sorted(rows, key=lambda row: row.start_s)
+    ends = sorted(row.end_s for row in ordered)
+    return [
+        i + 1 - bisect_right(ends, row.start_s + TOLERANCE_S, hi=i) for i, row in enumerate(ordered)
+    ]
+
+
+def most_in_flight(rows: Iterable[TracedRequest]) -> int:
+    """Count the requests that were under way at once, at most."""
+    return max(in_flight(rows), default=0)
+
+
+def find_time(run: Run) -> dict[str, float]:
+    """Find what each second of a run was spent on; the seconds add up to its wall time.
+
+    Before its first request a program starts, then somebody always has the turn: with no request in
+    flight a connection that is set up, its processors, or nobody; with all requests before their first
+    byte the store; while bodies flow the network, or the client, where it does not take them.
+    """
+    begin_s, end_s = run.begin_s, run.begin_s + run.wall_s
+    found = dict.fromkeys(
+        ("start", "connections", "first bytes", "bodies", "client", "processor", "idle"), 0.0
+    )
+    if not run.rows:
+        return found | {"start": run.wall_s}
+    # the set-up of a connection as what it is: a wait before its first request
+    set_up = [replace(row, start_s=row.start_s - row.handshake_s, first_byte_s=0.0, end_s=row.start_s) for row in run.rows if row.handshake_s]  # fmt: skip
+    found["start"] = max(0.0, min(row.start_s for row in (*run.rows, *set_up)) - begin_s)
+    for start_s, stop_s, n_waiting, n_flowing, blocked in intervals(run.rows, end_s):
+        if n_flowing:
+            found["client"] += blocked * (stop_s - start_s)
+            found["bodies"] += (1 - blocked) * (stop_s - start_s)
+        elif n_waiting:
+            found["first bytes"] += stop_s - start_s
+    gaps = [
+        (a, b)
+        for a, b, waiting, flowing, _ in intervals([*run.rows, *set_up], end_s)
+        if not waiting + flowing
+    ]
+    found["processor"] = _busy_s(run.processor_s, gaps)
+    found["idle"] = sum(b - a for a, b in gaps) - found["processor"]
+    found["connections"] = max(0.0, run.wall_s - sum(found.values()))
+    return found
+
+
+def _busy_s(samples: Sequence[tuple[float, float]], gaps: Sequence[tuple[float, float]]) -> float:
+    """Compute the seconds in gaps in which a processor of the program was at work.
+
+    Between two samples what was computed is taken to lie in the gaps, where nothing was waited for.
+    """
+    if len(samples) < 2 or not gaps:
+        return 0.0
+    ends = np.array(gaps)
+    # seconds of gaps up to a moment; gaps follow one another
+    passed_s = np.append(0.0, (ends[:, 1] - ends[:, 0]).cumsum())
+    moments_s, seconds = ends.ravel(), np.repeat(passed_s, 2)[1:-1]
+    passed = np.interp([time_s for time_s, _ in samples], moments_s, seconds)
+    busy = np.diff([seconds for _, seconds in samples])
+    return float(np.minimum(np.diff(passed), busy).clip(min=0.0).sum())
+
+
+def find_network(rows: Sequence[TracedRequest]) -> Network:
+    """Estimate first byte and rates from the requests of a trace.
+
+    A stream has the upper quartile of what large bodies had; all share a link where those that flowed at
+    once were slower than that. What no request shows is without bound.
+    """
+    first_s = [
+        row.first_byte_s - row.start_s for row in rows if row.first_byte_s and row.status < 400
+    ]
+    rates = [
+        row.nbytes / max(row.end_s - row.first_byte_s - row.client_blocked_s, 1e-4)
+        for row in rows
+        if row.nbytes >= _LARGE_NBYTES and row.first_byte_s and not row.is_cut
+    ]
+    first_byte_s = median(first_s) if first_s else 0.0
+    late_s = quantiles(first_s, n=20)[-1] if len(first_s) > 1 else first_byte_s
+    if not rates:
+        return Network(first_byte_s, max(late_s, first_byte_s))
+    stream = quantiles(rates, n=4)[-1] if len(rates) > 1 else rates[0]
+    alone = Network(first_byte_s, max(late_s, first_byte_s), stream)
+    # bytes that came while several bodies flowed, over what as many streams would have brought alone
+    shared = [one for one in intervals(rows, max(row.end_s for row in rows)) if one[3] > 1]
+    if not shared:
+        return alone
+    edges = np.array([one[:2] for one in shared])
+    passed_s = np.append(0.0, (edges[:, 1] - edges[:, 0]).cumsum())
+    times_s, seconds = edges.ravel(), np.repeat(passed_s, 2)[1:-1]
+    nbytes = sum(
+        row.nbytes
+        * float(np.diff(np.interp((row.first_byte_s, row.end_s), times_s, seconds))[0])
+        / max(row.end_s - row.first_byte_s, 1e-9)
+        for row in rows
+        if row.first_byte_s
+    )
+    together = nbytes / passed_s[-1]
+    n_flowing = sum((stop_s - start_s) * n for start_s, stop_s, _, n, _ in shared) / passed_s[-1]
+    if together >= _FLOWS * stream * n_flowing or nbytes < _LARGE_NBYTES:
+        return alone
+    return replace(alone, aggregate_nbytes_per_s=max(float(together), stream))

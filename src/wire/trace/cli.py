@@ -1,0 +1,307 @@
+"""``wire trace``: run a program unchanged, and say what it waited for."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wire.errors import UserError, cut, say, show, tell_refusal
+
+if TYPE_CHECKING:
+    from wire.models.transfer import Network
+    from wire.trace.findings import Report
+    from wire.trace.rows import Run
+
+SETTINGS = {
+    "max_concurrency": ("FSSPEC_S3_MAX_CONCURRENCY", "{:d}"),
+    "cache": ("FSSPEC_S3_DEFAULT_CACHE_TYPE", "{}"),
+    "block_size": ("FSSPEC_S3_DEFAULT_BLOCK_SIZE", "{:d}"),
+    "pool": ("FSSPEC_S3_CONFIG_KWARGS", '{{"max_pool_connections": {:d}}}'),
+    "concurrency": ("ZARR_ASYNC__CONCURRENCY", "{:d}"),
+    "gap": ("ZARR_ARRAY__SHARDING_COALESCE_MAX_GAP_BYTES", "{:d}"),
+    "readdir": ("GDAL_DISABLE_READDIR_ON_OPEN", "{}"),
+    "no_metadata_service": ("AWS_EC2_METADATA_DISABLED", "{}"),
+}
+"""What `--try` can set, and the variable that brings it to the library; a variable in capitals is set as it is."""
+
+DEFAULTS = {"max_concurrency": "10", "cache": "readahead", "block_size": "52428800", "pool": "10", "concurrency": "10"}  # fmt: skip
+"""What s3fs, botocore and Zarr do without a setting: to try it changes nothing."""
+
+_MAXIMA = ("requests", "mb", "waits")
+_TRY_S, _MOST_PAIRS, _LEAST_PAIRS = 120.0, 6, 2
+
+
+class _Trace(click.Group):
+    """A command after `--`, or the subcommand before it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what follows `--` as it is."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.obj = args[at + 1 :]
+        return super().parse_args(ctx, args[:at])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Refuse a program without `--`."""
+        if args[0] not in self.commands:
+            raise UserError(f"wire trace: {cut(args[0])!r}; allowed: show DIR, or -- COMMAND…")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Trace, invoke_without_command=True, no_args_is_help=False)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("trace"), show_default=True,
+              metavar="DIR", help="Folder of the trace; a number is added where it holds another.")  # fmt: skip
+@click.option(
+    "--on",
+    default="",
+    metavar="NAME|FILE",
+    help="Network to predict for, or a file of `wire calibrate`.",
+)
+@click.option("--try", "tried", default="", metavar="SETTING=VALUE",
+              help=f"Measure in pairs what a setting gains: {', '.join(SETTINGS)}, or a VARIABLE.")  # fmt: skip
+@click.option(
+    "--max",
+    "most",
+    default="",
+    metavar="requests=…,mb=…,waits=…",
+    help="Exit 1 above any of these, or where traffic was not seen.",
+)
+@click.option(
+    "--json", "is_json", is_flag=True, help="Print JSON, as the last line of standard output."
+)
+@click.option("--quiet", is_flag=True, help="Print nothing but what is wrong.")
+@click.pass_context
+def trace(
+    ctx: click.Context, out: Path, on: str, tried: str, most: str, *, is_json: bool, quiet: bool
+) -> None:
+    """Say what a program waits for: wire trace -- COMMAND…, or wire trace show DIR.
+
+    The program runs as it is; its output and its exit code are its own, and the report is on standard error.
+    """
+    if ctx.invoked_subcommand:
+        return
+    command: list[str] = ctx.obj
+    if not command:
+        raise UserError("wire trace: no command; allowed: wire trace [OPTIONS] -- COMMAND…")
+    if shutil.which(command[0]) is None:
+        raise UserError(
+            f"wire trace: {cut(command[0])!r} is not found; allowed: a program on PATH, or its path"
+        )
+    maxima, environment, network = read_maxima(most), read_setting(tried), _network(on)
+    refuse_default(tried, environment)
+    claim(out)
+    from wire.trace import findings, launch, stored
+
+    run = launch.run(command)
+    try:
+        clean, words = stored.redact_run(run, command)
+        report = findings.report(clean, network)
+        _tell(report, words, is_json=is_json, quiet=quiet)
+        _write(out, clean, report, words, quiet=quiet)
+        for line in measure(command, run, report, tried, environment) if environment else ():
+            say(line, err=True)
+        counts = (report.n_requests, report.moved_nbytes / 1e6, report.n_waits)
+        above = [
+            f"{name} {count:g}, at most {maxima[name]:g}"
+            for name, count in zip(_MAXIMA, counts, strict=True)
+            if count > maxima[name]
+        ]
+        if above:
+            say(f"above --max: {'; '.join(above)}", err=True)
+        if most and (places := find_unseen(run)):
+            above.append("not seen")
+            where = f"{cut(places[0])}{f' and {len(places) - 1} more' * (len(places) > 1)}"
+            say(f"--max is not judged: traffic was not seen, with {where}", err=True)
+    except Exception as error:  # ours, whatever it is: the program did what it did
+        with suppress(OSError):
+            say(f"wire trace: the report failed: {show(error)}", err=True)
+        sys.exit(run.exit_code or int(bool(most)))  # a budget that is not judged is not kept
+    sys.exit(1 if above else run.exit_code)
+
+
+@trace.command("show")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--on", default="", metavar="NAME|FILE", help="Network to predict for.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+def show_trace(folder: Path, on: str, *, is_json: bool) -> None:
+    """Print a stored trace."""
+    from wire.trace import findings, stored
+
+    network = _network(on)
+    run, command = stored.read_trace(folder)
+    report = findings.report(run, network, within_s=stored.REPORT_S)
+    _tell(report, command, is_json=is_json, quiet=False, err=False)
+
+
+def _write(out: Path, run: Run, report: Report, words: Sequence[str], *, quiet: bool) -> None:
+    """Write the files of a trace after its report: a full disk takes the files alone."""
+    from wire.trace import render, stored
+
+    try:
+        if (folder := stored.choose_folder(out)) != out:
+            say(f"{out}/ holds another trace and stays as it is", err=True)
+        stored.write_trace(folder, run, words)
+        stored.write_page(folder, render.write_html(run, report, words))
+    except OSError as error:
+        say(f"wire trace: no files: {tell_refusal(error)}", err=True)
+    else:
+        if not quiet:
+            say(f"{folder}/: {', '.join(stored.FILES)} (waterfall)", err=True)
+
+
+def _tell(
+    report: Report, command: Sequence[str], *, is_json: bool, quiet: bool, err: bool = True
+) -> None:
+    from wire.trace import render
+
+    if is_json:
+        say(json.dumps(asdict(report)))
+    elif not quiet:
+        say("\n".join(render.render(report, command)), err=err)
+
+
+def _network(name: str) -> tuple[str, Network]:
+    from wire.bed.networks import get_profile, network_of, of_one_process
+    from wire.models.transfer import Network
+
+    return (name, network_of(of_one_process(get_profile(name)))) if name else ("", Network())
+
+
+def find_unseen(run: Run) -> list[str]:
+    """Find with whom a program exchanged what a budget would have to count."""
+    from wire.trace.rows import METADATA_SERVICES
+
+    unread = [tunnel.host for tunnel in run.unread if tunnel.nbytes_down]
+    past = [
+        bypass.address
+        for bypass in run.bypassed
+        if not bypass.address.startswith(METADATA_SERVICES)
+    ]
+    ended = ["what came after the gateway had ended"] * any("gateway ended" in line for line in run.remarks)  # fmt: skip
+    return [*dict.fromkeys([*unread, *past, *ended])]
+
+
+def read_maxima(text: str) -> dict[str, float]:
+    """Read a budget, such as `requests=50,mb=10`; what it does not name has no bound."""
+    found = dict.fromkeys(_MAXIMA, math.inf)
+    for pair in filter(None, text.split(",")):
+        name, _, value = pair.partition("=")
+        try:
+            found[name.strip()] = number = float(value)
+        except ValueError:
+            number = math.nan
+        if name.strip() not in _MAXIMA or not number >= 0:
+            raise UserError(
+                f"--max {cut(pair)!r}; allowed: {', '.join(f'{one}=NUMBER' for one in _MAXIMA)}"
+            )
+    return found
+
+
+def read_setting(text: str) -> dict[str, str]:
+    """Read what `--try` sets, as the variable that brings it to the library."""
+    if not text:
+        return {}
+    name, _, value = text.partition("=")
+    is_variable = name.isupper() and name.replace("_", "a").isalnum()
+    if not value or not (name in SETTINGS or is_variable):
+        allowed = ", ".join(f"{one}=VALUE" for one in SETTINGS)
+        raise UserError(f"--try {cut(text)!r}; allowed: {allowed}, or VARIABLE=VALUE")
+    variable, form = SETTINGS.get(name, (name, "{}"))
+    if (is_number := ":d" in form) and not (value.isdecimal() and len(value) < 16):
+        raise UserError(f"--try {cut(text)!r}; allowed: {name}=NUMBER, a whole one")
+    found = {variable: form.format(int(value) if is_number else value)}
+    if name == "concurrency" and int(value) > int(DEFAULTS["pool"]):  # of Zarr over s3fs
+        found |= read_setting(f"pool={value}")
+    return found
+
+
+def refuse_default(text: str, environment: Mapping[str, str]) -> None:
+    """Refuse to try what a library does anyway, unless a variable of the user's says otherwise."""
+    name, _, value = text.partition("=")
+    if DEFAULTS.get(name) == value.lstrip("0") and not {*environment} & {*os.environ}:
+        raise UserError(f"--try {cut(text)!r}: is the default; allowed: another value of {name}")
+
+
+def claim(out: Path) -> None:
+    """Make the folder of a trace, or refuse one that holds something else."""
+    try:
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        names = [one.name for one in out.iterdir()]
+        others = [one for one in names if not one.lstrip(".").startswith("trace.")]
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        raise UserError(f"--out {tell_refusal(error)}") from error
+    if others:
+        raise UserError(
+            f"--out {cut(str(out))}: holds {cut(others[0])}; allowed: a new folder, or that of a trace"
+        )
+
+
+def measure(
+    command: Sequence[str], first: Run, report: Report, setting: str, environment: Mapping[str, str]
+) -> list[str]:
+    """Run a program without and with a setting in pairs, A B B A, and say what it gains.
+
+    The first run has been made already. Pairs go on for two minutes, up to six of them.
+    """
+    import numpy as np
+
+    from helpers.benchmark.statistics import ratio_interval
+    from wire.trace import findings, launch
+
+    if reason := findings.explain_no_effect(first, setting):
+        return [reason]
+    began_s, before = time.monotonic(), [first]
+    after: list[Run] = []
+    while len(after) < _LEAST_PAIRS or (
+        len(after) < _MOST_PAIRS and (time.monotonic() - began_s) * (1 + 1 / len(after)) < _TRY_S
+    ):
+        n = len(after)
+        for runs, given in (
+            ((after, environment), (before, {})) if n % 2 else ((before, {}), (after, environment))
+        ):
+            if len(runs) == n:
+                runs.append(launch.run(command, environment=given, is_silent=True))
+    ratios = [one.wall_s / two.wall_s for one, two in zip(before, after, strict=True)]
+    ratio = ratio_interval(np.log(ratios))
+    predicted = next((one.gain for one in report.findings if one.setting == setting), 0.0)
+    told = f", predicted {predicted:.2g}" if predicted else ""
+    lines = [
+        f"{setting}: {ratio.centre:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.n} pairs){told};"
+        f" {len(first.rows)} requests without, {len(after[0].rows)} with it"
+    ]
+    if {one.exit_code for one in after} - {first.exit_code}:
+        codes = ", ".join(map(str, sorted({one.exit_code for one in after})))
+        lines.append(f"with {setting} the exit code was {codes}, without it {first.exit_code}")
+    # the first run printed for its reader
+    digests, others = ({one.output_digest for one in runs} for runs in (before[1:], after))
+    if len(digests) > 1 or len(others) > 1:
+        lines.append("the output differs from run to run, so it cannot be compared")
+    elif others != digests:
+        lines.append(f"the output is another with {setting}")
+    else:
+        lines.append("the output is the same")
+    if _asked(first) == _asked(after[0]):
+        lines.append(
+            f"the requests are the same: the code passes a value of its own, or its client does not read {shlex.join(environment)}, unless it changes only how many are in flight"
+        )
+    return lines
+
+
+def _asked(run: Run) -> Counter[tuple[object, ...]]:
+    return Counter(
+        (row.host, row.method, row.key, row.range_start, row.range_nbytes) for row in run.rows
+    )

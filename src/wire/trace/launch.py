@@ -1,0 +1,365 @@
+"""Run a program as it is, with the gateway before it, and gather what was seen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+import psutil
+
+import wire
+from wire.bed.certificates import BUNDLE_VARIABLES
+from wire.bed.networks import Profile
+from wire.bed.process import listen
+from wire.errors import UserError, show, tell_refusal
+from wire.trace.gateway import Batch, Settings, find_processes
+from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
+from wire.trace.trust import FILE_NAMES, mark_of
+
+SAMPLE_S = 0.02
+"""Seconds between samples of the program's processor seconds, which the system counts in hundredths."""
+
+LOOK_S = 0.25  # between looks at its processes and their connections
+BUSY = 0.02  # the most of a processor that looking may take
+STOP_TIMEOUT_S = 5.0
+_START = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+sys.path += sys.argv[4:]
+from wire.trace.gateway import main
+main(sys.argv[2:4])
+"""
+
+SHIMS = Path(__file__).with_name("shims")
+
+# Options of fsspec's filesystems, which are JSON and may be the user's own.
+_SESSIONS = ("HTTP_CLIENT", "HTTPS_CLIENT", "GCS_SESSION", "GS_SESSION")
+
+
+def make_environment(given: Mapping[str, str], *, port: int, settings: Settings) -> dict[str, str]:
+    """Return the variables of a program whose requests go through the gateway.
+
+    What the program reaches directly now, by `NO_PROXY`, it reaches through the gateway too.
+    """
+    url = f"http://127.0.0.1:{port}"
+    names = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
+    found = {**given, TOKEN: settings.token, **dict.fromkeys(names, url)}
+    found |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(METADATA_SERVICES))
+    found[f"{TOKEN}_FOLDER"] = os.fspath(settings.folder)
+    for name in BUNDLE_VARIABLES:
+        if name in FILE_NAMES:
+            found[name] = os.fspath(settings.name_bundle(name))
+            found[f"{TOKEN}_{name}"] = given.get(name, "")
+    for session in _SESSIONS:
+        name = f"FSSPEC_{session}_KWARGS"
+        try:
+            found[name] = json.dumps({**json.loads(given.get(name, "{}")), "trust_env": True})
+        except (ValueError, TypeError):
+            continue  # it is for fsspec to say what is wrong with it
+    host, number = "127.0.0.1", str(port)
+    found |= {"TILEDB_VFS_S3_PROXY_HOST": host, "TILEDB_VFS_S3_PROXY_PORT": number}
+    found["TILEDB_VFS_S3_PROXY_SCHEME"] = "http"
+    places = [os.fspath(SHIMS), given.get("PYTHONPATH", "")]
+    found["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+    return found
+
+
+def run(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    profile: Profile | None = None,
+    is_silent: bool = False,
+) -> Run:
+    """Run a program with the gateway before it, its input, output, exit code and signals its own.
+
+    It gets variables besides those of this process; `profile` is emulated on all its connections, besides
+    the network that is there, and of a silent one the output is digested instead of shown. Before the program
+    runs there may be a UserError, and nothing raises afterwards.
+    """
+    if sys.platform != "linux":
+        raise UserError(f"wire trace on {sys.platform}; allowed: Linux, which tells who connects")
+    given = {**os.environ, **(environment or {})}
+    for name in ("https_proxy", "http_proxy", "all_proxy"):
+        for variable in (name, name.upper()):  # of a user's own, which the gateway has to ask
+            url = given.get(variable, "")
+            if "://" in url and urlsplit(url).scheme != "http":
+                raise UserError(f"{variable} is {url}; allowed with wire trace is http://HOST:PORT")
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="wire-trace-"))  # of mode 700
+    except OSError as error:
+        raise UserError(tell_refusal(error)) from error
+    settings = Settings(folder, secrets.token_hex(8), os.getpid(), profile)
+    guard = _Guard(settings, given)
+    theirs = make_environment(given, port=guard.port, settings=settings)
+    try:
+        return _run(command, theirs, guard, hashlib.sha256() if is_silent else None)
+    finally:
+        guard.stop()
+
+
+def _run(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    guard: _Guard,
+    digest: hashlib._Hash | None,
+) -> Run:
+    before_s, begin_s, started_s = _reaped_s(), time.time(), time.perf_counter()
+    with _signals_for_program() as pass_on:
+        try:
+            with _marked(env[TOKEN]):
+                output = subprocess.PIPE if digest else None
+                child = subprocess.Popen(command, env=env, stdout=output)
+        except OSError as error:
+            told = f"COMMAND is {show(command[0])}; {error.strerror}; allowed: a program on PATH"
+            raise UserError(told) from error
+        pass_on(child.send_signal)
+        watch = _Watch(child.pid, guard.port)
+        reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)
+        reader.start()
+        code = child.wait()
+        wall_s = time.perf_counter() - started_s
+        reader.join(STOP_TIMEOUT_S)  # a process that it left may hold its output open
+    samples = watch.stop()
+    used_s = max(samples[-1][1] if samples else 0.0, _reaped_s() - before_s)
+    guard.finish()
+    return Run(
+        rows=guard.rows,
+        wall_s=wall_s,
+        begin_s=begin_s,
+        exit_code=code if code >= 0 else 128 - code,
+        processor_s=[(begin_s, 0.0), *samples, (begin_s + wall_s, used_s)],
+        bypassed=watch.bypassed,
+        unread=guard.tunnels,
+        gateway_s=guard.processor_s,
+        output_digest=digest.hexdigest() if digest else None,
+        remarks=guard.remarks,
+    )
+
+
+_marking = threading.Lock()
+
+
+@contextmanager
+def _marked(token: str) -> Iterator[None]:
+    """Have what is started meanwhile inherit the mark of a program."""
+    with _marking:
+        soft, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+        with suppress(ValueError, OSError):  # where less is allowed, the variables have to do
+            resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(token), hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_RTTIME, (soft, hard))
+
+
+def _reaped_s() -> float:
+    """Return the processor seconds of children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _digest(output: IO[bytes] | None, digest: hashlib._Hash | None) -> None:
+    """Digest what the program prints, if it prints to us."""
+    if output is not None and digest is not None:
+        with output:
+            while data := os.read(output.fileno(), 1 << 16):
+                digest.update(data)
+
+
+def _is_at_terminal() -> bool:
+    """Tell whether a terminal is at this process, whose Ctrl-C the program gets too."""
+    with suppress(OSError), open("/dev/tty", "rb") as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
+
+
+@contextmanager
+def _signals_for_program() -> Iterator[Callable[[Callable[[int], None]], None]]:
+    """Leave signals to the program: those of a terminal reach it anyway, all others are passed on."""
+    send: list[Callable[[int], None]] = []
+    of_terminal = (signal.SIGINT, signal.SIGQUIT) if _is_at_terminal() else ()
+
+    def handle(number: int, _frame: object) -> None:
+        for one in send if number not in of_terminal else ():
+            one(number)
+
+    numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+    is_main = threading.current_thread() is threading.main_thread()
+    # one that is ignored stays so, for the program too, which does not inherit a handler
+    wanted = [each for each in numbers if is_main and signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, handle) for each in wanted}
+    try:
+        yield send.append
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+class _Guard:
+    """Keep a gateway at a port: one that ends before the program is followed by one that reads nothing."""
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+        self._settings, self._environment = settings, environment
+        self._listener = listen()
+        self.port = int(self._listener.getsockname()[1])
+        self.rows, self.tunnels = list[TracedRequest](), list[Tunnel]()
+        self.remarks, self.processor_s = list[str](), 0.0
+        self._is_over, self._begin_s = False, time.monotonic()
+        self._start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _start(self) -> None:
+        """Start a gateway at the port."""
+        self._pipe, theirs = Pipe()
+        shared = [theirs.fileno(), self._listener.fileno()]
+        # the folder that the program is in may hold modules with our names, or Python's
+        places = [
+            os.path.abspath(place) for place in sys.path if place not in ("", ".", os.getcwd())
+        ]
+        ours = str(Path(wire.__file__).parents[1])
+        log = self._settings.folder / "gateway.log"  # the program's output is its own
+        try:
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-c", _START, ours, *map(str, shared), *places],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=shared,
+                    env=dict(self._environment),
+                    start_new_session=True,  # the terminal's signals are for the program
+                )
+            theirs.close()
+            self._pipe.send(self._settings)
+            refusal = self._pipe.recv()
+        except EOFError:
+            refusal = f"the gateway did not start: {' '.join(log.read_text().split()[-20:])}"
+        except OSError as error:
+            refusal = tell_refusal(error)
+        if refusal:
+            self._pipe.close()
+            self._listener.close()
+            with suppress(AttributeError, subprocess.TimeoutExpired):  # there may be none
+                self._process.wait(STOP_TIMEOUT_S)
+            shutil.rmtree(self._settings.folder, ignore_errors=True)
+            raise UserError(refusal)
+
+    def _read(self) -> None:
+        """Gather what gateways see, to the end of the program."""
+        while not self._is_over:
+            with suppress(EOFError, OSError):
+                while True:
+                    batch: Batch = self._pipe.recv()
+                    self.rows += batch.rows
+                    self.tunnels += batch.tunnels
+                    self.processor_s += batch.processor_s
+            if not self._is_over:
+                code, after_s = self._process.wait(), time.monotonic() - self._begin_s
+                self.remarks.append(
+                    f"the gateway ended after {after_s:.1f} s (exit code {code}):"
+                    " what is encrypted was passed on unread from then on"
+                )
+                try:
+                    self._start()
+                except UserError as error:
+                    return self.remarks.append(str(error))
+
+    def finish(self) -> None:
+        """Take the last rows; a gateway stays for as long as processes that the program left."""
+        left = find_processes(self._settings)
+        if left:
+            names = ", ".join(f"{each.pid} {_name_of(each)}" for each in left)
+            self.remarks.append(f"still running, and traced no more: {names}")
+        self.stop()
+
+    def stop(self) -> None:
+        """Tell the gateway that the program has ended."""
+        if self._is_over:
+            return
+        self._is_over = True
+        with suppress(OSError):
+            self._pipe.send("end")
+        self._reader.join(STOP_TIMEOUT_S)
+        self._listener.close()
+        self._pipe.close()
+        if not find_processes(self._settings):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT_S)
+        self._process.returncode = self._process.returncode or 0  # it may stay: no warning of that
+
+
+class _Watch:
+    """Look at the processes of a program while it runs."""
+
+    def __init__(self, pid: int, port: int) -> None:
+        self.bypassed = list[Bypass]()
+        self._port, self._root = port, psutil.Process(pid)
+        self._used_s = dict[psutil.Process, float]()
+        self._samples = list[tuple[float, float]]()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> list[tuple[float, float]]:
+        """End, and return when how many processor seconds had been used."""
+        self._over.set()
+        self._thread.join()
+        return self._samples
+
+    def _watch(self) -> None:
+        pause_s = look_s = 0.0
+        while not self._over.wait(pause_s):
+            began_s, used_s = time.perf_counter(), time.thread_time()
+            if began_s >= look_s:
+                self._look()
+                look_s = began_s + max(LOOK_S, (time.thread_time() - used_s) / BUSY)
+            used_s = time.thread_time()
+            for process in self._used_s:
+                with suppress(psutil.Error):
+                    used = process.cpu_times()
+                    self._used_s[process] = used.user + used.system
+            self._samples.append((time.time(), sum(self._used_s.values())))
+            pause_s = max(SAMPLE_S, (time.thread_time() - used_s) / BUSY)
+
+    def _look(self) -> None:
+        """Find the processes of the program, and their connections that go past the gateway."""
+        with suppress(psutil.Error):
+            for process in [self._root, *self._root.children(recursive=True)]:
+                self._used_s.setdefault(process, 0.0)
+        found = []
+        for process in self._used_s:
+            with suppress(psutil.Error):
+                found += [(process, one) for one in process.net_connections("tcp")]
+        near = {one.laddr for _, one in found}
+        served = {one.laddr.port for _, one in found if one.status == psutil.CONN_LISTEN}
+        for process, one in found:
+            is_out = one.raddr and one.raddr not in near and one.laddr.port not in served
+            if is_out and one.raddr != ("127.0.0.1", self._port):
+                address = f"{one.raddr.ip}:{one.raddr.port}"
+                bypass = Bypass(process.pid, _name_of(process), address)
+                if bypass not in self.bypassed:
+                    self.bypassed.append(bypass)
+
+
+def _name_of(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return process.name()
+    return ""

@@ -1,0 +1,281 @@
+"""What a program would have taken, had it asked otherwise: exact edits of a trace, replayed."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from math import ceil
+from statistics import median
+from typing import TYPE_CHECKING
+
+from wire.models.transfer import TOLERANCE_S, Network, Step, replay
+from wire.trace.analysis import find_network, find_time
+
+if TYPE_CHECKING:
+    from wire.trace.rows import Run, TracedRequest
+
+HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
+INITIAL_WINDOW_NBYTES = 14_600  # ten segments (RFC 6928), doubled each round trip
+RETRIED = (429, 500, 502, 503)
+"""Answers after which a client asks again."""
+_PARTS_AT_ONCE = 10  # of a body in several streams
+_CLIENT_S = 0.005  # of a pause between two requests, which the client itself needs
+_N_DRAWS = 5
+MAX_REPLAYED = 10_000
+"""Requests of a trace up to which all are replayed; of more some of each stretch of time are."""
+
+_N_STRETCHES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of an edited trace, in place of one or more that there were."""
+
+    rows: tuple[int, ...]  # their places in the trace
+    nbytes: float  # of its answer
+    n_parts: int = 1  # streams that bring it
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What is asked for instead; what stands in no `Asked` is not asked for."""
+
+    asked: Sequence[Asked]
+    free: frozenset[int] = (
+        frozenset()
+    )  # places in the trace of requests that wait for no other's answer
+    n_in_flight: int = 10  # of these at once
+    less_s: float = 0.0  # by which each first byte comes sooner
+    is_connected: bool = False  # whether no connection is made anew
+
+
+def keep(rows: Sequence[TracedRequest], dropped: Iterable[int] = ()) -> list[Asked]:
+    """Ask for what was asked for, but for some."""
+    without = {*dropped}
+    return [Asked((i,), row.nbytes) for i, row in enumerate(rows) if i not in without]
+
+
+def split(rows: Sequence[TracedRequest], large: Iterable[int], part_nbytes: float) -> list[Asked]:
+    """Have some bodies come in several streams."""
+    chosen = {*large}
+    return [
+        replace(one, n_parts=ceil(one.nbytes / part_nbytes)) if one.rows[0] in chosen else one
+        for one in keep(rows)
+    ]
+
+
+class Trace:
+    """The requests of a run, in the order in which they began, and what each may have waited for."""
+
+    def __init__(
+        self, run: Run, network: Network | None = None, set_up_s: float = math.nan
+    ) -> None:
+        self.run = run
+        self.rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
+        self.network = network  # to replay on; None for that of the trace
+        self._last_end_s = max((row.end_s for row in self.rows), default=0.0)
+        set_ups_s = [row.handshake_s for row in self.rows if row.is_first]
+        self._set_up_s = median(set_ups_s or [0.0]) if math.isnan(set_up_s) else set_up_s
+        self._base_s = dict[Network, float]()  # what the trace takes as it is, by network
+        # the last look at each object before a request for it: what it waits for, though another ended later
+        self._looked = dict[int, int]()
+        looks = dict[tuple[str, str], int]()
+        for i, row in enumerate(self.rows):
+            at = (row.host, row.key)
+            if at in looks and self.rows[looks[at]].end_s <= row.start_s + TOLERANCE_S:
+                self._looked[i] = looks[at]
+            if row.method == "HEAD" or row.status in RETRIED:
+                looks[at] = i
+        self._previous = self._find_previous()
+
+    @cached_property
+    def seen(self) -> Network:
+        """The network that the requests show."""
+        return find_network(self.rows)
+
+    @cached_property
+    def time(self) -> dict[str, float]:
+        """What each second went to."""
+        return find_time(self.run)
+
+    def places(self, chosen: Callable[[TracedRequest], bool]) -> list[int]:
+        """Find where some requests stand."""
+        return [i for i, row in enumerate(self.rows) if chosen(row)]
+
+    def by_object(self, places: Iterable[int]) -> Iterator[list[int]]:
+        """Group requests by what they ask for, each group in the order in which they began."""
+        groups = defaultdict[tuple[str, str], list[int]](list)
+        for i in places:
+            groups[self.rows[i].host, self.rows[i].key].append(i)
+        yield from groups.values()
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first request to the last end."""
+        return self._last_end_s - self.rows[0].start_s if self.rows else 0.0
+
+    def _find_previous(self) -> list[int | None]:
+        """Find for each request the one that ended last of those that had begun before and ended by then."""
+        under_way, previous = list[tuple[float, int]](), list[int | None]()
+        latest: tuple[float, int] | None = None
+        for i, row in enumerate(self.rows):
+            while under_way and under_way[0][0] <= row.start_s + TOLERANCE_S:
+                ended = heapq.heappop(under_way)
+                latest = ended if latest is None else max(latest, ended)
+            previous.append(None if latest is None else latest[1])
+            heapq.heappush(under_way, (row.end_s, i))
+        return previous
+
+    def _find_thinking(self, kept: Container[int]) -> list[tuple[int, float]]:
+        """Compute the seconds before each request from the last end of something kept.
+
+        Before them stands which of the dropped requests in between began first. A request waited for
+        the look at its object if that is dropped, else for whatever ended last. Both began before it,
+        so each step leads back, however short a request was.
+        """
+        thinking = list[tuple[int, float]]()
+        for i, row in enumerate(self.rows):
+            before = self._previous[i]
+            if (looked := self._looked.get(i)) is not None and looked not in kept:
+                before = looked
+            since_s = self.rows[0].start_s if before is None else self.rows[before].end_s
+            think_s = max(0.0, row.start_s - since_s)
+            if before is None or before in kept:
+                thinking.append((i, think_s))
+                continue
+            # a client that is refused waits on purpose before it asks again
+            is_refused = self.rows[before].status in RETRIED
+            first, before_s = thinking[before]
+            thinking.append((first, before_s + (0.0 if is_refused else think_s)))
+        return thinking
+
+    def steps(
+        self, edit: Edit, connect: Network, stream_delay_s: Callable[[TracedRequest], float]
+    ) -> list[Step]:
+        """Write an edited trace as steps, each after so many of the others have ended."""
+        place = {i: number for number, one in enumerate(edit.asked) for i in one.rows}
+        thinking = self._find_thinking(place)
+        ended = sorted(
+            max(self.rows[i].end_s for i in one.rows)
+            for one in edit.asked
+            for _ in range(one.n_parts)
+        )
+        steps = list[Step]()
+        first_after = n_free = 0  # of the free requests in a row
+        for one in sorted(edit.asked, key=lambda one: self.rows[min(one.rows)].start_s):
+            row = self.rows[first := min(one.rows)]
+            since, think_s = thinking[first]
+            # what the program did between requests that are joined it does still, the client does not
+            pauses_s = [thinking[i][1] - _CLIENT_S for i in {*one.rows} - {first}]
+            think_s += sum(max(0.0, pause_s) for pause_s in pauses_s)
+            after = bisect_right(ended, self.rows[since].start_s + TOLERANCE_S)
+            if first in edit.free:
+                first_after = after if not n_free else first_after
+                n_free += one.n_parts
+                after = first_after + max(0, n_free - edit.n_in_flight)
+                # of those that go at once all but the first need a connection of their own
+                is_new = 1 < n_free <= edit.n_in_flight and not row.is_first
+            else:
+                n_free, is_new = 0, False
+            if edit.is_connected:
+                think_s = max(0.0, think_s - row.handshake_s)
+            opening_s = max(0.0, stream_delay_s(row) - edit.less_s)
+            if len(one.rows) > 1:  # a longer body begins as slowly as on a new connection
+                opening_s += replace(connect, setup_s=0.0).new_connection_s(one.nbytes)
+            for part in range(one.n_parts):
+                wave = max(0, part + 1 - _PARTS_AT_ONCE)
+                nbytes = one.nbytes / one.n_parts
+                connect_s = (
+                    connect.new_connection_s(nbytes) if is_new or (part and not wave) else 0.0
+                )
+                steps.append(Step(after + wave, think_s, nbytes, opening_s=opening_s + connect_s))
+        return steps
+
+    def seconds(self, edit: Edit, seen: Network) -> float:
+        """Replay an edited trace: on its own network each request keeps its first byte.
+
+        Of many requests some of each stretch of time are replayed, and stand for the stretch.
+        """
+        if len(self.rows) <= MAX_REPLAYED:
+            return self._replay(edit, seen)
+        found_s = 0.0
+        place = {one.rows[0]: one for one in edit.asked}
+        for first, part, weight in self._stretches:
+            within = range(first, first + len(part.rows))
+            asked = [
+                replace(one, rows=tuple(i - first for i in one.rows if i in within))
+                for i in within
+                if (one := place.get(i))
+            ]
+            free = frozenset(i - first for i in within if i in edit.free)
+            if asked:
+                found_s += weight * part._replay(replace(edit, asked=asked, free=free), seen)
+        return found_s
+
+    def base_seconds(self, network: Network) -> float:
+        """Replay the trace as it was, once for each network."""
+        if network not in self._base_s:
+            self._base_s[network] = self.seconds(Edit(self.keep()), network)
+        return self._base_s[network]
+
+    def keep(self, dropped: Iterable[int] = ()) -> list[Asked]:
+        """Ask for what was asked for, but for some."""
+        without = {*dropped}
+        return [one for one in self._asked if one.rows[0] not in without]
+
+    @cached_property
+    def _asked(self) -> list[Asked]:
+        return keep(self.rows)
+
+    @property
+    def n_replayed(self) -> int:
+        """Number of requests that predictions rest on."""
+        is_whole = len(self.rows) <= MAX_REPLAYED
+        return len(self.rows) if is_whole else sum(len(part.rows) for _, part, _ in self._stretches)
+
+    @cached_property
+    def _stretches(self) -> list[tuple[int, Trace, float]]:
+        """Take the first requests of stretches of equal time: their place, and the seconds that each stands for."""
+        begin_s, step_s = self.rows[0].start_s, self.span_s / _N_STRETCHES
+        starts_s = [*(row.start_s for row in self.rows), self._last_end_s]
+        edges = [bisect_left(starts_s, begin_s + number * step_s) for number in range(_N_STRETCHES)]
+        stretches = list[tuple[int, Trace, float]]()
+        for first, last in pairwise([*edges, len(self.rows)]):
+            rows = self.rows[first : min(last, first + MAX_REPLAYED // _N_STRETCHES)]
+            if rows:
+                part = Trace(replace(self.run, rows=rows), self.network, self._set_up_s)
+                whole_s = starts_s[last] - starts_s[first]
+                part_s = starts_s[first + len(rows)] - starts_s[first]
+                stretches.append((first, part, whole_s / part_s if part_s > 0 else 1.0))
+        return stretches
+
+    def _replay(self, edit: Edit, seen: Network) -> float:
+        if self.network is None:
+            alone = replace(seen, first_byte_median_s=0.0, first_byte_p95_s=0.0)
+            # TCP and TLS take two round trips, and a body begins slowly on a new connection
+            connect = replace(
+                seen,
+                setup_s=self._set_up_s,
+                round_trip_s=self._set_up_s / HANDSHAKE_ROUND_TRIPS,
+                initial_window_nbytes=INITIAL_WINDOW_NBYTES,
+            )
+            steps = self.steps(
+                edit, connect, lambda row: max(0.0, (row.first_byte_s or row.end_s) - row.start_s)
+            )
+            found_s = replay(steps, alone, n_draws=1)
+        else:
+            other = self.network
+            steps = self.steps(
+                edit, other, lambda row: other.new_connection_s(row.nbytes) if row.is_first else 0.0
+            )
+            found_s = replay(steps, other, n_draws=_N_DRAWS)
+        if not edit.free:
+            return found_s
+        # what the program did between requests it does in turn, whatever is in flight
+        return max(found_s, sum(step.think_s for step in steps))

@@ -1,0 +1,46 @@
+"""The authority of a run: whom its certificates convince, and of what."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from wire.bed.certificates import Authority, write_bundle
+
+
+def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> str | None:
+    """Let a client and a server agree in memory; return the protocol they speak."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(down, up, server_hostname=host)
+    far = server.wrap_bio(up, down, server_side=True)
+    waiting = [near, far]
+    while waiting:
+        for side in [*waiting]:
+            try:
+                side.do_handshake()
+                waiting.remove(side)
+            except ssl.SSLWantReadError:
+                continue
+    return near.selected_alpn_protocol()
+
+
+@pytest.mark.parametrize(
+    "host", ["bucket.s3.eu-west-1.amazonaws.com", "192.0.2.1", "h" * 63 + ".org"]
+)
+def test_a_bundle_is_what_a_strict_client_needs(host: str, tmp_path: Path) -> None:
+    """With the bundle a host is believed and HTTP/1.1 is all that it offers; another host's name is not."""
+    authority, other = Authority(), tmp_path / "other.pem"
+    other.write_bytes(Authority().pem)
+    bundle = write_bundle(tmp_path / "bundle.pem", authority, [other, tmp_path / "none.pem", other])
+    assert bundle.read_text().count("BEGIN CERTIFICATE") == 2
+    client = ssl.create_default_context(cafile=bundle)
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    client.set_alpn_protocols(["h2", "http/1.1"])
+    assert shake_hands(client, authority.server_context(host), host) == "http/1.1"
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(client, authority.server_context("elsewhere.org"), host)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(client, Authority().server_context(host), host)
+    assert authority.server_context(host) is authority.server_context(host)

@@ -1,0 +1,124 @@
+"""What goes wrong is said in our words, whatever a library or the system calls it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic_core import PydanticKnownError
+from pydantic_core._pydantic_core import list_all_errors
+
+from wire import cli
+from wire.decide.question import Asked
+from wire.errors import UserError, explain, explain_system, tell_refusal
+
+KINDS = {kind["type"]: kind for kind in list_all_errors()}
+FOREIGN = re.compile(
+    r"[Ii]nput should|[Uu]nable to parse|should have|should be|must be|permitted|Field required"
+    r"|\bvalid\b|integer|dictionary|[Dd]atetime|[Uu]nexpected|Error|Errno|instance|\{"
+)
+
+
+class Model(BaseModel):
+    """Takes one value, and refuses it for the reason of a test."""
+
+    value: Any
+
+    @field_validator("value")
+    @classmethod
+    def _refuse(cls, value: Any) -> Any:
+        raise value
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_all_kinds_of_refusals_are_said_in_our_words(kind: str) -> None:
+    """In one line with the field and what is allowed, for each kind that pydantic has."""
+    context = KINDS[kind].get("example_context")
+    if context and "expected" in context:
+        context = {**context, "expected": "'this' or 'that'"}
+    if kind in ("value_error", "assertion_error"):
+        refusal: Exception = ValueError("numbers from 1 to 9") if kind == "value_error" else AssertionError("numbers from 1 to 9")  # fmt: skip
+    else:
+        refusal = PydanticKnownError(kind, context)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError) as caught:
+        Model(value=refusal)
+    # the value is shown as it is, here an error of pydantic's
+    text = explain(caught.value).replace(repr(refusal), "X").split("allowed: ")
+    assert text[0].startswith("value: ") and len(text) == 2 and text[1]
+    assert not FOREIGN.search(text[1]) and "\n" not in "".join(text)
+
+
+class Plain(BaseModel):
+    """Takes a number and nothing else."""
+
+    model_config = ConfigDict(extra="forbid")
+    number: int
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"number": "many"}, "number: 'many'; allowed: a whole number"),
+        ({"number": 1.5}, "number: 1.5; allowed: a whole number"),
+        ({"number": 1, "speed": 2}, "speed: 2; no such name; allowed: names that are documented"),
+        ({}, "number: is missing; allowed: stated"),
+    ],
+)
+def test_models_refuse_in_our_words(values: dict[str, Any], said: str) -> None:
+    """As users meet them, in a case or an option."""
+    with pytest.raises(ValidationError) as caught:
+        Plain(**values)
+    assert explain(caught.value) == said
+
+
+@pytest.mark.parametrize("value", ["lorem", "1.5", "", [], {}, -1, 1e300, object()])
+def test_options_of_decide_are_refused_in_our_words(value: Any) -> None:
+    """Whatever is put into one of them, from the command line or by a program."""
+    refusals = list[str]()
+    for name in Asked.model_fields:
+        try:
+            Asked(**{name.replace("_", "-"): value})
+        except ValidationError as error:
+            refusals.append(explain(error, depth=1))
+        except UserError as error:  # of two options together
+            refusals.append(str(error))
+    assert refusals
+    for said in refusals:
+        assert "allowed: " in said and not FOREIGN.search(said.rpartition("allowed: ")[2]), said
+
+
+def test_the_system_refuses_in_our_words() -> None:
+    """The class of Python and the words of the system stay away, whatever its number."""
+    for code in {number for name, number in vars(errno).items() if name.startswith("E")}:
+        error = OSError(code, os.strerror(code), "some/file")
+        for text in (explain_system(error), tell_refusal(error)):
+            assert os.strerror(code) not in text and type(error).__name__ not in text
+            assert "Errno" not in text and "\n" not in text
+        assert tell_refusal(error).startswith("some/file: ")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "none" / "a").read_text(), "nothing is there"),
+        (lambda folder: folder.read_text(), "it is a folder"),
+        (lambda folder: (folder / "file" / "a").read_text(), "a part of its path is no folder"),
+        (lambda folder: (folder / "file").mkdir(), "it is there already"),
+        (lambda folder: (folder / ("a" * 300)).read_text(), "its name is too long"),
+    ],
+)
+def test_a_command_that_meets_no_such_path_ends_with_a_line(
+    tmp_path: Path, spoil: Any, said: str
+) -> None:
+    """No traceback: the path, what is wrong with it and what is allowed."""
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as ended, cli.end_well():
+        spoil(tmp_path)
+    text = str(ended.value.code)
+    assert said in text and str(tmp_path)[:20] in text and "allowed: " in text
+    assert "Traceback" not in text and "\n" not in text
