@@ -17,13 +17,13 @@ from matplotlib.axes import Axes
 
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, unpaired_ratio
-from helpers.cost_tables import compare_published
 from helpers.findings import Finding, as_finding, read_findings
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis
 from helpers.plotting.tables import digits, show, trace_of
 from runner.cases import find_case, write_changed
 from runner.pages import NOTEBOOKS, list_cases
+from wire.costs.published import compare_published
 from wire.errors import UserError, cut
 from wire.files import check_file
 from wire.models.access import balanced_chunk_shape

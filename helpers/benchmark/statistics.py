@@ -6,11 +6,10 @@ verdict is given, their times are pooled, so that it cannot differ between the t
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,29 +17,17 @@ import pandas as pd
 from scipy import stats  # it ships no types
 
 from wire.errors import UserError
+from wire.intervals import Floats
+from wire.intervals import Interval as Interval
+from wire.intervals import ratio_interval as ratio_interval
 from wire.models import WORTH
 
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
-
 _SEED = 20200611
-_quantile_of_t = functools.cache(stats.t.ppf)  # of the many ratios of a record most ask for one
 
 MOST_COMPUTED = 0.5
 """Of the network's time that a reader may compute: above it CPUs may make its time, too."""
 
 Verdict = Literal["faster", "slower", "indistinguishable", "grows", "falls", "ended", "undecided"]
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A median or a median ratio with its 95 % interval."""
-
-    centre: float
-    low: float  # NaN, as is `high`, where one value gives no interval
-    high: float
-    n: int  # values or pairs behind it
-    quantity: str = field(default="", repr=False, compare=False)  # what over what, in which column
-    noise: float = field(default=math.nan, repr=False, compare=False)  # A/A ratio of that quantity
 
 
 def median_interval(values: Iterable[float]) -> Interval:
@@ -71,20 +58,6 @@ def finite(values: Iterable[float], name: str) -> Floats:
     if not len(sample) or not np.isfinite(sample).all():
         raise UserError(f"{name}: {sample.tolist()}; allowed: at least one, all finite")
     return sample
-
-
-def ratio_interval(logs: Floats, *, n_compared: int = 1) -> Interval:
-    """Turn logarithms of paired ratios into a median ratio with its t interval.
-
-    Of `n_compared` ratios all intervals are to hold at once, in 95 %: each is
-    widened (Bonferroni).
-    """
-    n, centre = len(logs), float(np.exp(np.median(logs)))
-    if n == 1:
-        return Interval(centre, np.nan, np.nan, n)
-    half = _quantile_of_t(1 - 0.025 / n_compared, n - 1) * logs.std(ddof=1) / math.sqrt(n)
-    low, high = np.exp([logs.mean() - half, logs.mean() + half])
-    return Interval(centre, float(low), float(high), n)
 
 
 def unpaired_ratio(over: Iterable[float], under: Iterable[float]) -> Interval:

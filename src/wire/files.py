@@ -17,13 +17,18 @@ from wire.cli import check_interrupt
 from wire.errors import UserError, cut, explain_system, show
 
 
+def find_checkout() -> Path | None:
+    """Find the checkout that this package is imported from; None for an installed wheel."""
+    sources = Path(__file__).resolve().parents[1]
+    return sources.parent if sources.name == "src" else None
+
+
 def cache_folder() -> Path:
     """Return the folder of generated stores: ``ARRAYS_CACHE``, else ``.cache`` in a checkout, else the user's own."""
     if named := os.environ.get("ARRAYS_CACHE"):
         return Path(named)
-    sources = Path(__file__).resolve().parents[1]
-    if sources.name == "src":  # of a checkout
-        return sources.parent / ".cache"
+    if checkout := find_checkout():
+        return checkout / ".cache"
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "arrays-over-the-wire"
 

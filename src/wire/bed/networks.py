@@ -15,9 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge, Gt, Le
 
-from helpers.paths import ROOT
 from wire.errors import UserError, explain, say, show
-from wire.files import read_yaml
+from wire.files import find_checkout, read_yaml
 from wire.models.transfer import Network
 
 MB = 1_000_000
@@ -235,7 +234,8 @@ def get_profile(name: str) -> Profile:
     if name in _known_profiles():
         return _known_profiles()[name]
     match = _FILE.fullmatch(name)
-    places = [Path(match["path"]), ROOT / match["path"]] if match else []
+    folders = [Path(), *filter(None, [find_checkout()])]
+    places = [folder / match["path"] for folder in folders] if match else []
     path = next(filter(Path.is_file, places), None)
     if path is None:
         allowed = f"{', '.join(profile_names())}, or the path of a YAML file that is there"

@@ -31,7 +31,7 @@ def costs(price_set: str, published: bool, is_list: bool, is_json: bool, **given
     prices = get_prices(price_set, overrides=read_numbers("price", given["own"]))
     assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
     if published:
-        from helpers.cost_tables import compare_published
+        from wire.costs.published import compare_published
 
         table = compare_published().rename_axis(None)
         found: dict[str, Any] = {"published": table.to_dict("index")}

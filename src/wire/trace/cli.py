@@ -259,7 +259,7 @@ def measure(
     """
     import numpy as np
 
-    from helpers.benchmark.statistics import ratio_interval
+    from wire.intervals import ratio_interval
     from wire.trace import findings, launch
 
     if reason := findings.explain_no_effect(first, setting):

@@ -95,7 +95,7 @@ def test_first_bytes_in_region_are_those_published() -> None:
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let the checkout be a folder of the test, and the current folder another."""
-    monkeypatch.setattr(networks, "ROOT", tmp_path)
+    monkeypatch.setattr(networks, "find_checkout", lambda: tmp_path)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     return tmp_path

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from helpers.benchmark.record import read_records
-from helpers.cost_tables import REFERENCE, TABLE, compare_published, count_run, render_runs
+from helpers.cost_tables import REFERENCE, count_run, render_runs
 from helpers.findings import read_findings
 from runner.cases import find_parameters, find_studies, find_study
 from studies.caching_costs import findings
@@ -35,6 +35,7 @@ from wire.costs.bill import (
 )
 from wire.costs.cli import write_usd
 from wire.costs.prices import PRICE_UNITS, find_price, get_prices, read_prices
+from wire.costs.published import TABLE, compare_published
 from wire.errors import UserError
 
 # Names of the published table, and of ours.
