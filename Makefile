@@ -32,7 +32,8 @@ env: .venv/ready  ## set up the locked environment in .venv/
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-uv.lock
 	@$(BIN)/python -m uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	@$(BIN)/python -m uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q advisors book helpers studies
+	@$(BIN)/python .ci/link-checkout
+	@$(BIN)/python -m compileall -q src helpers studies runner
 	@$(RUN) server
 	@echo "{\"seconds\": $$(( $$(date +%s) - $$(cat .cache/setup-start) ))}" > .venv/setup.json
 	@touch $@

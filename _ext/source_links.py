@@ -1,4 +1,4 @@
-"""Leave scripts to their page, and point the buttons of a case's page at the notebook it was made of."""
+"""Leave scripts to their page, and point the buttons of a page at the source that it was made of."""
 
 from __future__ import annotations
 
@@ -29,12 +29,22 @@ def redirect(buttons: list[dict[str, Any]], page: str, source: str) -> None:
             button["url"] = url.replace(f"{page}.ipynb", f"{target}.ipynb")
 
 
+def move_text(buttons: list[dict[str, Any]], page: str) -> None:
+    """Lead each link to the source of a text page into the folder of such sources, groups included."""
+    for button in buttons:
+        move_text(button.get("buttons", []), page)
+        if (url := button.get("url", "")).endswith(f"/{page}.md") and url.startswith("https://"):
+            button["url"] = url.removesuffix(f"{page}.md") + f"pages/{page}.md"
+
+
 def relink(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: object
 ) -> None:
     """Relink the buttons of one page."""
     if (source := source_of(pagename)) != pagename:
         redirect(context.get("header_buttons", []), pagename, source)
+    else:
+        move_text(context.get("header_buttons", []), pagename)
 
 
 def offer_executed(app: Sphinx, exception: Exception | None) -> None:

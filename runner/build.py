@@ -53,16 +53,7 @@ from wire.errors import UserError, copy_redacted, redact_tree
 from wire.files import check_name
 
 # What a page may show or need besides the executed notebooks.
-_SOURCES = ("_config.yml", "_toc.yml", "*.md", "references.bib", "_static", "_ext")
-# Repository files that are no pages.
-NOT_PAGES = (
-    "README.md",
-    "CHANGELOG.md",
-    "CODE_OF_CONDUCT.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "paper.md",
-)
+_SOURCES = ("_config.yml", "_toc.yml", "pages/*", "_static", "_ext")
 # A figure of a case on another page: that of the results that the book shows.
 _PICTURE = re.compile(r"_generated/figures/([\w-]+/[\w-]+)/([\w-]+)\.svg")
 _LONGEST_S = 3600.0  # a build takes a minute or two
@@ -78,7 +69,7 @@ def stage(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> lis
     for path in (path for pattern in _SOURCES for path in root.glob(pattern)):
         if path.is_dir():
             shutil.copytree(path, into / path.name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif path.name not in NOT_PAGES:
+        else:
             shutil.copy2(path, into / path.name)
     (into / "_generated").mkdir()
     for page in pages:

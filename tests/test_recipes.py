@@ -31,7 +31,7 @@ from wire.bed.proxy import open_proxy
 from wire.bed.testbed import Server
 from wire.models.transfer import Request
 
-PAGE = (ROOT / "recipes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "pages" / "recipes.md").read_text(encoding="utf-8")
 REFERENCE = ROOT / "results" / "reference"
 # The recipe that promises to do without credentials; the bucket of the others wants them.
 PUBLIC = "Open a public bucket"

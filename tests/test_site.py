@@ -40,9 +40,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in ("html", "stage"):
             shutil.copytree(ROOT / built / name, root / "_build" / name)
         return root / "_build" / "html"
-    for path in (ROOT / "_config.yml", ROOT / "_toc.yml", ROOT / "references.bib", *ROOT.glob("*.md")):  # fmt: skip
-        shutil.copy(path, root / path.name)
-    for name in ("_static", "_ext", "results/reference", "results/published"):
+    for name in ("_config.yml", "_toc.yml"):
+        shutil.copy(ROOT / name, root / name)
+    for name in ("pages", "_static", "_ext", "results/reference", "results/published"):
         shutil.copytree(ROOT / name, root / name)
     return build.build("laptop", root=root).parent
 
@@ -81,7 +81,7 @@ def case_pages() -> list[str]:
 def test_pages_and_cases_are_listed() -> None:
     """Every text page of `_toc.yml` exists and every one is in it; its cases have parameters."""
     listed = [name for name in pages.toc_files() if not name.startswith("notebooks/")]
-    there = {path.stem for path in ROOT.glob("*.md")} - {Path(name).stem for name in build.NOT_PAGES}  # fmt: skip
+    there = {path.stem for path in ROOT.glob("pages/*.md")}
     assert there == {*listed}
     files = {f"notebooks/{path.parent.name}/{path.stem}" for path in (ROOT / "parameters" / "laptop").glob("*/*.yaml")}  # fmt: skip
     assert {*pages.list_cases()} <= files
@@ -124,7 +124,7 @@ def test_pictures_are_described(path: Path) -> None:
 QUOTED = re.compile(r"\{(num|claim)\}`([^`:|]+)::([^`|\\]+)")
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("*.md")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted([*ROOT.glob("*.md"), *ROOT.glob("pages/*.md")]), ids=lambda path: path.stem)
 def test_what_a_page_quotes_is_found_and_holds(path: Path) -> None:
     """Numbers that text pages quote are findings of the reference, and their claims hold of it."""
     for role, case, key in QUOTED.findall(path.read_text(encoding="utf-8")):
@@ -135,7 +135,7 @@ def test_what_a_page_quotes_is_found_and_holds(path: Path) -> None:
         assert role == "num" or found[key.strip()].value == 1, (case, key)
 
 
-SENTENCES = [*ROOT.glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+SENTENCES = [*ROOT.glob("*.md"), *ROOT.glob("pages/*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
 ROLE = re.compile(r"\{(num|claim)\}`(?:([^`:|]+)::)?([^`|\\]+)")
 
 

@@ -88,7 +88,8 @@ def make_results(
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of one study, with invented pages and reference results, to be copied."""
     root = tmp_path_factory.mktemp("small")
-    for name in ("_config.yml", "references.bib", "references.md"):
+    (root / "pages").mkdir()
+    for name in ("_config.yml", "pages/references.bib", "pages/references.md"):
         shutil.copy(ROOT / name, root / name)
     for name in ("_static", "_ext"):
         shutil.copytree(ROOT / name, root / name)
@@ -100,7 +101,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "method": "# Method\n\n```{include} _generated/schema.md\n```\n\nAfter {cite:t}`abernathey2020`.\n",
     }
     for name, text in texts.items():
-        (root / f"{name}.md").write_text(text)
+        (root / "pages" / f"{name}.md").write_text(text)
     sections = [{"file": f"notebooks/{STUDY}/{case}"} for case in CASES]
     chapters = [{"file": "method"}, {"file": STUDY, "sections": sections}, {"file": "references"}]
     toc = {"format": "jb-book", "root": "index", "chapters": chapters}
@@ -389,7 +390,7 @@ def test_warnings_are_errors(project: Path) -> None:
         f"{STUDY}.md": ("{num}`gain|loudly`", "num: 'loudly'; allowed"),
     }
     for name, (text, _) in wrong.items():
-        with (project / name).open("a") as page:
+        with (project / "pages" / name).open("a") as page:
             page.write(f"\nSee {text}.\n")
     with pytest.raises(UserError, match=r"^book: \S+\.md: ") as caught:
         build.build("laptop", root=project)

@@ -35,7 +35,7 @@ def test_a_table_is_whole_and_has_its_source(name: str) -> None:
     assert set(table["how"]) <= {"exact", "digitised", "approximate"}
     assert told["pages"] and set(told["pages"]) <= set(pages.toc_files())
     assert told["url"] == "" or told["url"].startswith("https://")
-    assert f"@misc{{{told['source']}," in (ROOT / "references.bib").read_text()
+    assert f"@misc{{{told['source']}," in (ROOT / "pages" / "references.bib").read_text()
 
 
 def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
@@ -234,7 +234,7 @@ CONTRADICTED = {"parquet-near-csv"}
 def test_a_claim_has_its_figure_in_a_table(name: str) -> None:
     """Their figure is read from a published table and keeps its own claim; the source is cited."""
     claim = CLAIMS[name]
-    assert f"@misc{{{claim.study}," in (ROOT / "references.bib").read_text()
+    assert f"@misc{{{claim.study}," in (ROOT / "pages" / "references.bib").read_text()
     assert claim.at_least <= claim.at_most
     if claim.theirs is not None:
         assert claim.theirs.table in TABLES

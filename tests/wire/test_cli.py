@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^ *```(?:sh|console|bash)\n(.*?)^ *```", re.DOTALL | re.MUL
 def find_commands() -> list[str]:
     """List what code blocks of the pages type after `wire`; a line may go on in the next."""
     found = set()
-    for path in ROOT.glob("*.md"):
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("pages/*.md")]:
         for block in BLOCK.findall(path.read_text(encoding="utf-8")):
             lines = block.replace("\\\n", " ").splitlines()
             found |= {shlex.join(shlex.split(one, comments=True)) for one in lines if "wire" in one}

@@ -206,7 +206,7 @@ def _known_profiles() -> dict[str, Profile]:
     """Read the profiles that ship."""
     import yaml  # here, because the proxy's process needs no YAML and starts faster without
 
-    text = Path(__file__).with_name("profiles.yaml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("networks.yaml").read_text(encoding="utf-8")
     return {name: make_profile(name, each) for name, each in yaml.safe_load(text).items()}
 
 

@@ -253,7 +253,7 @@ def check_flipped_bytes(array: Any) -> None:
 
 def test_a_repack_to_paste_has_the_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By h5repack, of the file that is there, which the lines say they need; each client's recipe is in the book."""
-    recipes = (ROOT / "recipes.md").read_text(encoding="utf-8")
+    recipes = (ROOT / "pages" / "recipes.md").read_text(encoding="utf-8")
     assert all(f"\n## {one.recipe}\n" in recipes for one in CLIENTS.values() if one.recipe)
     monkeypatch.chdir(tmp_path)
     with h5py.File("granule.h5", "w") as file:
