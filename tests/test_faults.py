@@ -39,9 +39,9 @@ from tests.stores import make_location, make_stored
 from wire.bed import locations
 from wire.bed.networks import FAULTS, Faults, FirstByte, Profile
 from wire.bed.proxy import open_proxy
+from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server, Testbed, open_server
 from wire.children import deadline
-from wire.models.transfer import Request
 
 pytestmark = [
     pytest.mark.slow,
@@ -71,7 +71,7 @@ class Ended:
     how: Literal["right", "refused", "found wrong"]
     said: str  # what the user sees; empty of a read that is right
     seconds: float
-    trace: Sequence[Request]
+    trace: Sequence[RequestRow]
 
 
 @contextmanager

@@ -28,8 +28,8 @@ from tests.stores import client_environment, make_location
 from wire.bed.locations import Location
 from wire.bed.networks import get_profile
 from wire.bed.proxy import open_proxy
+from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server
-from wire.models.transfer import Request
 
 PAGE = (ROOT / "pages" / "recipes.md").read_text(encoding="utf-8")
 REFERENCE = ROOT / "results" / "reference"
@@ -82,7 +82,7 @@ class World:
     endpoint_url: str
     environment: dict[str, str]
     granule: Path
-    take_trace: Callable[[], list[Request]]
+    take_trace: Callable[[], list[RequestRow]]
 
     def run(
         self, language: str, block: str, folder: Path, *, is_anonymous: bool = False
@@ -185,22 +185,22 @@ def check_values(folder: Path) -> None:
         np.testing.assert_array_equal(values, WRITTEN[name][: len(values)])
 
 
-def _asks_once(world: World, folder: Path, trace: list[Request]) -> None:
+def _asks_once(world: World, folder: Path, trace: list[RequestRow]) -> None:
     chunks = [one.method for one in trace if "/temperature/c/" in one.key]
     assert chunks == ["GET"] * 24
 
 
-def _fetches_ranges(world: World, folder: Path, trace: list[Request]) -> None:
+def _fetches_ranges(world: World, folder: Path, trace: list[RequestRow]) -> None:
     assert len([one for one in trace if one.key.endswith("granule.h5")]) == 3  # HEAD, two ranges
 
 
-def _opens_once(world: World, folder: Path, trace: list[Request]) -> None:
+def _opens_once(world: World, folder: Path, trace: list[RequestRow]) -> None:
     """The version is requested for each opening, and the metadata once."""
     asked = [one.method for one in trace if one.key.endswith("temperature.zarr/zarr.json")]
     assert asked == ["HEAD", "GET", "HEAD"]
 
 
-def _draws_boxes(world: World, folder: Path, trace: list[Request]) -> None:
+def _draws_boxes(world: World, folder: Path, trace: list[RequestRow]) -> None:
     """Each index has its own place, and the boxes of a batch are fetched side by side."""
     batch = np.load(folder / "batch.npy")
     (folder / "batch.npy").unlink()
@@ -211,18 +211,18 @@ def _draws_boxes(world: World, folder: Path, trace: list[Request]) -> None:
     np.save(folder / "temperature.npy", WRITTEN["temperature"])
 
 
-def _keeps_blocks(world: World, folder: Path, trace: list[Request]) -> None:
+def _keeps_blocks(world: World, folder: Path, trace: list[RequestRow]) -> None:
     """Three tasks together fetch no more than the file, twice: a block is not read again."""
     size = obstore.head(world.location.obstore(), "temperature.nc")["size"]
     assert sum(one.nbytes for one in trace) <= 2 * size
 
 
-def _makes_few_tasks(world: World, folder: Path, trace: list[Request]) -> None:
+def _makes_few_tasks(world: World, folder: Path, trace: list[RequestRow]) -> None:
     """A file is one block, though it has twelve steps, each stored in chunks of its own."""
     assert json.loads((folder / "chunks.json").read_text()) == {"time": 2, "y": 1, "x": 1}
 
 
-def _refuses_a_flipped_byte(world: World, folder: Path, trace: list[Request]) -> None:
+def _refuses_a_flipped_byte(world: World, folder: Path, trace: list[RequestRow]) -> None:
     """Whatever byte of a chunk that was written so changes, a read ends with an error."""
     store = (world.location / "checked.zarr").obstore()
     name = "temperature/c/0/0/0"
@@ -238,12 +238,12 @@ def _refuses_a_flipped_byte(world: World, folder: Path, trace: list[Request]) ->
     np.testing.assert_array_equal(array[...], WRITTEN["temperature"])
 
 
-def _reads_a_chunk_once(world: World, folder: Path, trace: list[Request]) -> None:
+def _reads_a_chunk_once(world: World, folder: Path, trace: list[RequestRow]) -> None:
     assert len([one for one in trace if "/temperature/c/" in one.key]) == 1
     np.save(folder / "temperature.npy", WRITTEN["temperature"])
 
 
-_ALSO: dict[str, Callable[[World, Path, list[Request]], None]] = {
+_ALSO: dict[str, Callable[[World, Path, list[RequestRow]], None]] = {
     "Make s3fs faster": _asks_once,
     "Fetch the whole file in parallel ranges": _fetches_ranges,
     "Keep opened datasets in a process": _opens_once,

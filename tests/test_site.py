@@ -124,7 +124,9 @@ def test_pictures_are_described(path: Path) -> None:
 QUOTED = re.compile(r"\{(num|claim)\}`([^`:|]+)::([^`|\\]+)")
 
 
-@pytest.mark.parametrize("path", sorted([*ROOT.glob("*.md"), *ROOT.glob("pages/*.md")]), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted([*ROOT.glob("*.md"), *ROOT.glob("pages/*.md")]), ids=lambda path: path.stem
+)
 def test_what_a_page_quotes_is_found_and_holds(path: Path) -> None:
     """Numbers that text pages quote are findings of the reference, and their claims hold of it."""
     for role, case, key in QUOTED.findall(path.read_text(encoding="utf-8")):

@@ -24,10 +24,10 @@ from helpers.arrays.stores import StoredArray, checksum, grid_of
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import imported, name_beside
 from wire.bed.locations import REQUEST_S, Location
+from wire.bed.requests import RequestRow
 from wire.bed.testbed import Testbed
 from wire.errors import UserError
 from wire.host import Scalar
-from wire.models.transfer import Request
 
 CACHE_STATE = "nothing cached, warm server; the trace counts new connections"
 
@@ -201,7 +201,7 @@ async def _read_objects(location: Location, keys: Sequence[str], n_connections: 
     return list(await asyncio.gather(*map(read_one, keys)))
 
 
-def count_requests(trace: Sequence[Request], n_connections: int) -> dict[str, float]:
+def count_requests(trace: Sequence[RequestRow], n_connections: int) -> dict[str, float]:
     """Summarise the requests of a read."""
     counts: dict[str, float] = {"n_threads": n_connections}
     if not trace:
@@ -223,7 +223,7 @@ def count_requests(trace: Sequence[Request], n_connections: int) -> dict[str, fl
     }
 
 
-def max_in_flight(trace: Sequence[Request]) -> int:
+def max_in_flight(trace: Sequence[RequestRow]) -> int:
     """Count the requests that were in flight at once, at most."""
     moments = sorted([(r.start_s, 1) for r in trace] + [(r.end_s, -1) for r in trace])
     return max(itertools.accumulate(change for _, change in moments), default=0)

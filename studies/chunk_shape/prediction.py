@@ -25,9 +25,10 @@ from studies.chunk_shape.workload import (
     leave_first,
     make_reads,
 )  # fmt: skip
-from wire.bed.networks import Profile, network_of
+from wire.bed.networks import Profile
 from wire.bed.testbed import Testbed
 from wire.models.access import IoCounts, Shape, Store, access_seconds
+from wire.models.transfer import network_of
 
 PAIR = ["medium", "contender", "access"]
 """What has a time of its own: a layout on a medium, and an access."""

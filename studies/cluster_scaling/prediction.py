@@ -15,10 +15,11 @@ from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.parameters import AUTO
 from helpers.plotting.tables import trace_of
-from wire.bed.networks import Profile, network_of
+from wire.bed.networks import Profile
 from wire.errors import UserError
 from wire.host import n_cores
 from wire.models import transfer
+from wire.models.transfer import network_of
 
 Clients = Mapping[str, transfer.Client]
 

@@ -9,9 +9,10 @@ import pandas as pd
 from helpers.benchmark import statistics
 from studies.formats.clients import CLIENTS
 from studies.formats.source import ACCESSES
-from wire.bed.networks import Profile, network_of
+from wire.bed.networks import Profile
 from wire.host import n_cores
 from wire.models import transfer
+from wire.models.transfer import network_of
 
 
 def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:

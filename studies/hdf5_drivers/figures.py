@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS
+from wire.bed.requests import RequestRow
 from wire.hdf5.inspection import FileLayout
-from wire.models.transfer import Request
 
 _STEPS = ((1e3, "under 1 kB"), (1e4, "to 10 kB"), (1e5, "to 100 kB"), (np.inf, "above"))
 
 
-def draw_ranges(ax: Axes, traces: Mapping[str, Sequence[Request]], recorded: FileLayout) -> None:
+def draw_ranges(ax: Axes, traces: Mapping[str, Sequence[RequestRow]], recorded: FileLayout) -> None:
     """Draw the byte ranges of each trace along the file, coloured by the bytes of a request.
 
     Thin lines are page boundaries, where the file has pages; the marks of the lowest line are

@@ -11,10 +11,11 @@ from helpers.plotting.tables import trace_of
 from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES
 from studies.hdf5_drivers.files import THREE_VARIABLES, StoredFile
 from studies.hdf5_drivers.findings import measured
-from wire.bed.networks import Profile, network_of
+from wire.bed.networks import Profile
 from wire.hdf5.files import open_source
 from wire.hdf5.inspection import FileLayout, record_reads
 from wire.hdf5.prediction import choose_earthaccess, list_ways, predict
+from wire.models.transfer import network_of
 
 
 def record_library(stored: StoredFile, layout: str) -> FileLayout:

@@ -12,14 +12,15 @@ from helpers.benchmark.contender import CheckError, Contender, Steps
 from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES, Driver, Tree, Values, prove, read_all
 from studies.hdf5_drivers.files import TASKS, StoredFile
 from studies.hdf5_drivers.ros3 import find_python, start_ros3
+from wire.bed.requests import RequestRow
 from wire.bed.testbed import Testbed
 from wire.host import Scalar
-from wire.models.transfer import Request, count_waits
+from wire.models.transfer import count_waits
 
 CONTROL = "control"
 
 
-def summarise_trace(trace: Sequence[Request], *, needed_nbytes: int) -> dict[str, float]:
+def summarise_trace(trace: Sequence[RequestRow], *, needed_nbytes: int) -> dict[str, float]:
     """Summarise the requests of an opening and a read."""
     if not trace:
         return {}
@@ -43,7 +44,7 @@ class FileRead(Steps):
     layout: str  # which arrangement of the file
     task: str = VARIABLES  # what to read
     tree: Tree | None = None  # what is open
-    trace: list[Request] = field(default_factory=list)
+    trace: list[RequestRow] = field(default_factory=list)
 
     def settings(self) -> Mapping[str, Scalar]:
         """Declare what a comparison has to hold equal."""
@@ -122,7 +123,7 @@ def make_contenders(
     return [*made, replace(judged, name=CONTROL, control_of=judged.name)]
 
 
-def trace_reads(contenders: Sequence[Contender]) -> dict[str, list[Request]]:
+def trace_reads(contenders: Sequence[Contender]) -> dict[str, list[RequestRow]]:
     """Read once by each contender, untimed and verified, for its trace by driver and layout.
 
     Whatever a library does once in a process, such as to import a codec, it does here.
@@ -138,7 +139,7 @@ def trace_reads(contenders: Sequence[Contender]) -> dict[str, list[Request]]:
     return traces
 
 
-def trace_once(way: FileRead) -> list[Request]:
+def trace_once(way: FileRead) -> list[RequestRow]:
     """Read once, untimed and verified, for the trace."""
     way.prepare()
     values = way.read(way.open())

@@ -17,8 +17,8 @@ from helpers.findings import Finding, read_findings
 from helpers.paths import ROOT
 from studies.request_ledger.client_process import GAPS, scatter
 from studies.request_ledger.findings import KEY
-from wire.bed.networks import get_profile, network_of
-from wire.models.transfer import Network, Step, replay
+from wire.bed.networks import get_profile
+from wire.models.transfer import Network, Step, network_of, replay
 
 REFERENCE = ROOT / "results" / "reference"
 FORMATS = REFERENCE / "formats"

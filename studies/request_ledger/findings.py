@@ -13,8 +13,9 @@ from helpers.findings import Finding
 from helpers.paths import ROOT
 from helpers.plotting.tables import trace_of
 from studies.request_ledger.environments import read_environments
-from wire.bed.networks import get_profile, network_of
+from wire.bed.networks import get_profile
 from wire.costs.prices import find_price
+from wire.models.transfer import network_of
 
 COMMITTED = ROOT / "results" / "reference" / "request-ledger" / "versions.csv"
 PRESETS = ("in-region", "other-region", "wide-area", "express")

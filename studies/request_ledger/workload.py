@@ -31,9 +31,10 @@ from studies.request_ledger.environments import HERE, Environment, make_environm
 from studies.request_ledger.written import GROUPS, Stored, small_variables
 from wire.bed.locations import Location
 from wire.bed.networks import get_profile
+from wire.bed.requests import RequestRow
 from wire.bed.testbed import Testbed
 from wire.errors import UserError, redact
-from wire.models.transfer import Request, count_waits, find_dependencies
+from wire.models.transfer import count_waits, find_dependencies
 
 LAYOUTS = {name: client.layouts for name, client in CLIENTS.items()}
 """What each client reads."""
@@ -120,7 +121,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self.leave()
 
 
-def count(requests: Sequence[Request]) -> dict[str, int]:
+def count(requests: Sequence[RequestRow]) -> dict[str, int]:
     """Count the requests of one operation, by kind, with what they brought and how they waited.
 
     Other kinds are POST, DELETE and LIST; `n_failed` were answered with a status of 400 or more,

@@ -9,9 +9,10 @@ import pandas as pd
 
 from studies.requests_in_flight.workload import Setting
 from wire.bed.link import BURST_S
-from wire.bed.networks import Profile, network_of
+from wire.bed.networks import Profile
 from wire.host import n_cores
 from wire.models import transfer
+from wire.models.transfer import network_of
 
 
 def predict(

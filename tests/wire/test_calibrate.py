@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.stores import Handler, client_environment, make_location, serve
 from wire.bed.networks import Faults, FirstByte, Profile, get_profile, make_profile
 from wire.bed.proxy import Proxy, open_proxy
+from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server
 from wire.calibrate.cli import calibrate, find_provider
 from wire.calibrate.figures import (
@@ -36,7 +37,6 @@ from wire.calibrate.figures import (
     share_caps,
 )
 from wire.errors import UserError
-from wire.models.transfer import Request
 
 
 @given(st.integers(60, 10**5), st.integers(30_000_000, 10**12))
@@ -172,7 +172,7 @@ def refuse(out: Path, *options: str, url: str = URL) -> str:
     return f"{found.output}{found.exception}"
 
 
-def count(trace: list[Request]) -> tuple[int, int]:
+def count(trace: list[RequestRow]) -> tuple[int, int]:
     """Count the requests of a trace, and the bytes of objects in it."""
     return len(trace), sum(row.nbytes for row in trace if row.status == 206)
 

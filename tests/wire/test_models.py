@@ -18,7 +18,8 @@ from zarr.core._coalesce import coalesce_ranges
 from zarr.core.indexing import morton_order_coords
 
 from helpers.benchmark.record import read_published
-from wire.bed.networks import get_profile, network_of
+from wire.bed.networks import get_profile
+from wire.bed.requests import RequestRow
 from wire.models import access
 from wire.models.access import (
     IoCounts,
@@ -33,11 +34,11 @@ from wire.models.access import (
 from wire.models.transfer import (
     Client,
     Network,
-    Request,
     Step,
     count_waits,
     find_dependencies,
     fit_client,
+    network_of,
     predict,
     replay,
     simulate,
@@ -172,17 +173,17 @@ def test_waits_are_those_of_the_longest_chain(times: list[tuple[float, float]]) 
         later = [1 + longest(end_s) for start_s, end_s in times if start_s >= after_s - 1e-9]
         return max(later, default=0)
 
-    assert count_waits([Request(start_s, 0.0, end_s) for start_s, end_s in times]) == longest(-1)
+    assert count_waits([RequestRow(start_s, 0.0, end_s) for start_s, end_s in times]) == longest(-1)
 
 
 def test_what_waits_is_told_with_one_tolerance() -> None:
     """A stamp may be late by a tenth of a millisecond; a request waits for no later one, nor itself."""
     ends = [(0.0, 1.0), (0.99995, 2.0), (1.9, 3.0)]
-    rows = [Request(start_s, 0.0, end_s) for start_s, end_s in ends]
+    rows = [RequestRow(start_s, 0.0, end_s) for start_s, end_s in ends]
     assert [one.n_ended for one in find_dependencies(rows)] == [0, 1, 1]
     assert [one.n_ended for one in find_dependencies(rows, 0.0)] == [0, 0, 1]
     assert [one.depth for one in find_dependencies(rows, 0.2)] == [1, 2, 3]
-    short = [Request(0.0, 0.0, 0.00001), Request(0.00002, 0.0, 0.00003)]
+    short = [RequestRow(0.0, 0.0, 0.00001), RequestRow(0.00002, 0.0, 0.00003)]
     assert [one.n_ended for one in find_dependencies(short)] == [0, 1]
 
 

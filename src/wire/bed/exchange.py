@@ -29,7 +29,7 @@ from wire.bed.messages import (
     range_of,
 )
 from wire.bed.networks import Fault, Profile
-from wire.models.transfer import Request
+from wire.bed.requests import RequestRow
 
 # A server on loopback or in the same site accepts in well under this.
 CONNECT_TIMEOUT_S = 10.0
@@ -50,16 +50,16 @@ class Trace:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._rows = list[Request]()
+        self._rows = list[RequestRow]()
         self._ending = set[int]()  # rows of which the last byte is being sent
         self._epochs_s = dict[VirtualTime, float]()
 
-    def ending(self, row: Request) -> None:
+    def ending(self, row: RequestRow) -> None:
         """Announce that the next send may be the last, so that `take` waits for its row."""
         with self._condition:
             self._ending.add(id(row))
 
-    def add(self, row: Request, clock: VirtualTime) -> None:
+    def add(self, row: RequestRow, clock: VirtualTime) -> None:
         """Take the row of a request that ends now, whose moments are of this clock."""
         row.end_s = clock.now_s()
         with self._condition:
@@ -72,7 +72,7 @@ class Trace:
             self._rows.append(row)
             self._condition.notify_all()
 
-    def take(self) -> list[Request]:
+    def take(self) -> list[RequestRow]:
         """Return the rows gathered since the last call and forget them.
 
         A client may have the last byte of a response before the thread that
@@ -280,7 +280,7 @@ _ERRORS = {
 def refuse(
     client: Source,
     trace: Trace,
-    row: Request,
+    row: RequestRow,
     clock: VirtualTime,
     *,
     status: int,
@@ -310,7 +310,7 @@ class Exchange:
     request: Head
     met: RequestConditions
     trace: Trace
-    row: Request
+    row: RequestRow
     window: Window  # what its connection may send in a round trip
     fault: Fault | None = field(init=False)  # still to come
 

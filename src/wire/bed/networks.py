@@ -17,7 +17,6 @@ from annotated_types import Ge, Gt, Le
 
 from wire.errors import UserError, explain, say, show
 from wire.files import find_checkout, read_yaml
-from wire.models.transfer import Network
 
 MB = 1_000_000
 """Bytes in a decimal megabyte."""
@@ -259,26 +258,3 @@ def get_profile(name: str) -> Profile:
 def _warn(text: str) -> None:
     """Say something in a line of its own, once."""
     say(f"warning: {' '.join(text.split())}", err=True)
-
-
-def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
-    """Turn a profile into what the request model takes, in bytes and seconds.
-
-    So many streams share the link of a worker, where the profile states one. The model's first
-    bytes are log-normal, so a 99th percentile has no part in it.
-    """
-
-    def rate(mb_per_s: float | None) -> float:
-        return inf if mb_per_s is None else 1e6 * mb_per_s
-
-    first = profile.first_byte_s
-    return Network(
-        first.median_s if first else 0.0,
-        first.p95_s if first else 0.0,
-        min(rate(profile.stream_mb_per_s), rate(profile.worker_mb_per_s) / streams_per_worker),
-        rate(profile.aggregate_mb_per_s),
-        profile.requests_per_s or inf,
-        setup_s=profile.setup_s,
-        round_trip_s=profile.round_trip_s or 0.0,
-        initial_window_nbytes=profile.initial_window_nbytes or inf,
-    )

@@ -24,7 +24,7 @@ from typing import Any
 from wire.bed.exchange import Emulation, Exchange, Pipe, Upstream, refuse
 from wire.bed.link import OWNER, Link, Window
 from wire.bed.messages import BadHead, Source, key_of, parse_request, range_of
-from wire.models.transfer import Request
+from wire.bed.requests import RequestRow
 
 UNKNOWN = -1
 """Number of processes that cannot be seen, which share one link."""
@@ -160,7 +160,7 @@ class Connection:
         finally:
             trace.add(row, link.time)
 
-    def _open_row(self, link: Link) -> Request:
+    def _open_row(self, link: Link) -> RequestRow:
         """Begin the row of a request, which has arrived once its connection has been set up.
 
         A client that opened it earlier than it asked has waited for a part of that already.
@@ -168,7 +168,7 @@ class Connection:
         is_first, self._is_new = self._is_new, False
         if is_first:
             link.sleep_until(link.time.of(self._accepted_s) + link.profile.setup_s)
-        return Request(link.time.now_s(), connection=self._number, is_first=is_first)
+        return RequestRow(link.time.now_s(), connection=self._number, is_first=is_first)
 
 
 # Bytes that may lie between the proxy and a client that is not reading (the

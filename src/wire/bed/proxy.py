@@ -16,9 +16,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from wire.bed.networks import Profile, check_dilation
+from wire.bed.requests import RequestRow
 from wire.children import GRACE_S, environment, open_python
 from wire.errors import UserError, redact
-from wire.models.transfer import Request
 
 
 class Proxy:
@@ -77,9 +77,9 @@ class Proxy:
             with environment(dict.fromkeys(BUNDLE_VARIABLES, str(bundle))):
                 yield self.endpoint_url.replace("http:", "https:")
 
-    def take_trace(self) -> list[Request]:
+    def take_trace(self) -> list[RequestRow]:
         """Return the rows of the requests that ended since the last call, in that order, and forget them."""
-        rows: list[Request] = self._command("take")
+        rows: list[RequestRow] = self._command("take")
         return rows
 
 

@@ -32,10 +32,10 @@ from filelock import FileLock, Timeout
 from wire.bed.locations import Location, parse_location
 from wire.bed.networks import Profile, check_profile
 from wire.bed.proxy import Proxy, open_proxy
+from wire.bed.requests import RequestRow
 from wire.children import GRACE_S, start_child
 from wire.errors import UserError, explain_system, say
 from wire.files import cache_folder, make_private
-from wire.models.transfer import Request
 from wire.sealed import check_owner, is_sealed, seal
 
 VERSION = "1.8.0"
@@ -289,7 +289,7 @@ class Testbed:
         """Say that the proxy has ended, if it has."""
         return "" if self.proxy is None else self.proxy.find_lost()
 
-    def take_trace(self) -> list[Request]:
+    def take_trace(self) -> list[RequestRow]:
         """Return the requests since the last call; none where nothing traces."""
         return [] if self.proxy is None else self.proxy.take_trace()
 

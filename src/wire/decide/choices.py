@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from wire.bed.networks import Profile, get_profile, network_of
+from wire.bed.networks import Profile, get_profile
 from wire.decide.layouts import (
     APPEND_NBYTES,
     Access,
@@ -29,6 +29,7 @@ from wire.decide.question import ASSUMED_REGION, Question
 from wire.hdf5.inspection import FileLayout, Read, describe_layout
 from wire.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, Way, predict
 from wire.models import WORTH
+from wire.models.transfer import network_of
 
 Action = Literal["stay", "default", "set", "write", "rechunk", "align", "copy"]
 _ORDER: tuple[Action, ...] = ("stay", "default", "set", "write", "rechunk", "copy")

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from wire.bed.networks import Profile, network_of, of_one_process
+from wire.bed.networks import Profile, of_one_process
 from wire.errors import UserError, cut, show, write_bytes
 from wire.hdf5.files import Deadline, Source, is_near, name_source, open_source
 from wire.hdf5.inspection import (
@@ -24,7 +24,7 @@ from wire.hdf5.inspection import (
 )
 from wire.hdf5.prediction import BLOCKS, Predicted, Way, list_ways, predict
 from wire.hdf5.repacked import Repack, lay_out, list_repacks
-from wire.models.transfer import Network
+from wire.models.transfer import Network, network_of
 
 MOST_GROWTH = 2.0
 """Times its present length that a repacked file may have."""

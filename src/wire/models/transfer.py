@@ -16,37 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from wire.bed.networks import Profile
+from wire.bed.requests import RequestRow
+
 TOLERANCE_S = 1e-4
 """How much earlier than the end of an answer a request may begin that waited for it: stamps are late by so much."""
-
-
-@dataclass(slots=True)
-class Request:
-    """Hold what was seen of one request; never a header or a query. It is filled while the request is served.
-
-    `pandas.DataFrame(proxy.take_trace())` is a table of them, a row a request.
-    """
-
-    # when the head of the request had arrived, after the set-up of its connection if there was one
-    # to emulate, the first byte of the response was handed to the
-    # client and the last one was; seconds since 1970, from a clock that never steps back and, where
-    # time is dilated, goes slower from the start of the proxy on. 0 for a moment never reached
-    start_s: float
-    first_byte_s: float = 0.0
-    end_s: float = 0.0
-    connection: int = 0  # number of the client's connection, from 1 in order of acceptance
-    method: str = ""  # HTTP method
-    key: str = ""  # path without query, percent-decoded: `/bucket/object`
-    range_start: int | None = None  # range asked for, in bytes; None where there was none
-    range_nbytes: int | None = None
-    status: int = 0  # HTTP status sent to the client; 0 if no response was begun
-    nbytes: int = 0  # bytes of the body handed to the client, without chunked framing
-    tag: str = ""  # tag in force when the request arrived
-    # number of the process that asked, from 1 in order of appearance, where each has a link of its
-    # own; 0 for the owner of the proxy and where none has
-    worker: int = 0
-    is_cut: bool = False  # whether its response ended before its end, on either side
-    is_first: bool = False  # whether it was the first on its connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +33,9 @@ class Dependency:
     depth: int  # requests in the longest chain, each begun after the one before had ended, to it
 
 
-def find_dependencies(rows: Iterable[Request], tolerance: float = TOLERANCE_S) -> list[Dependency]:
+def find_dependencies(
+    rows: Iterable[RequestRow], tolerance: float = TOLERANCE_S
+) -> list[Dependency]:
     """Find what each request can have waited for, from when requests began and ended.
 
     Nobody sees from outside what waited for what. But a request can only have waited for one that
@@ -71,7 +47,7 @@ def find_dependencies(rows: Iterable[Request], tolerance: float = TOLERANCE_S) -
     --------
     Two at once, then one half a second after both had ended:
 
-    >>> found = find_dependencies([Request(0.0, 0.5, 1.0), Request(0.0, 0.5, 2.0), Request(2.5, 2.7, 3.0)])
+    >>> found = find_dependencies([RequestRow(0.0, 0.5, 1.0), RequestRow(0.0, 0.5, 2.0), RequestRow(2.5, 2.7, 3.0)])
     >>> [(one.n_ended, one.think_s, one.depth) for one in found]
     [(0, 0.0, 1), (0, 0.0, 1), (2, 0.5, 2)]
     """
@@ -90,7 +66,7 @@ def find_dependencies(rows: Iterable[Request], tolerance: float = TOLERANCE_S) -
     return found
 
 
-def count_waits(rows: Iterable[Request], tolerance: float = TOLERANCE_S) -> int:
+def count_waits(rows: Iterable[RequestRow], tolerance: float = TOLERANCE_S) -> int:
     """Count the requests of the longest chain in which each began after the one before had ended.
 
     A read takes at least so many times the time to first byte, whatever the bandwidth.
@@ -155,6 +131,29 @@ class Network:
             waited_s += self.round_trip_s - window / self.stream_nbytes_per_s
             nbytes, window = nbytes - window, 2 * window
         return waited_s
+
+
+def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
+    """Turn a profile into what the request model takes, in bytes and seconds.
+
+    So many streams share the link of a worker, where the profile states one. The model's first
+    bytes are log-normal, so a 99th percentile has no part in it.
+    """
+
+    def rate(mb_per_s: float | None) -> float:
+        return math.inf if mb_per_s is None else 1e6 * mb_per_s
+
+    first = profile.first_byte_s
+    return Network(
+        first.median_s if first else 0.0,
+        first.p95_s if first else 0.0,
+        min(rate(profile.stream_mb_per_s), rate(profile.worker_mb_per_s) / streams_per_worker),
+        rate(profile.aggregate_mb_per_s),
+        profile.requests_per_s or math.inf,
+        setup_s=profile.setup_s,
+        round_trip_s=profile.round_trip_s or 0.0,
+        initial_window_nbytes=profile.initial_window_nbytes or math.inf,
+    )
 
 
 @dataclass(frozen=True, slots=True)

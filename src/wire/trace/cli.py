@@ -174,8 +174,8 @@ def _tell(
 
 
 def _network(name: str) -> tuple[str, Network]:
-    from wire.bed.networks import get_profile, network_of, of_one_process
-    from wire.models.transfer import Network
+    from wire.bed.networks import get_profile, of_one_process
+    from wire.models.transfer import Network, network_of
 
     return (name, network_of(of_one_process(get_profile(name)))) if name else ("", Network())
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wire.models.transfer import Request
+from wire.bed.requests import RequestRow
 
 METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
 """Where machines of a cloud are given credentials: asked without a proxy, as near as without us."""
@@ -32,7 +32,7 @@ def is_listing(target: bytes) -> bool:
 
 
 @dataclass(slots=True)
-class TracedRequest(Request):
+class TracedRequest(RequestRow):
     """Hold what was seen of one request of a program; `is_first` tells that its connection was new.
 
     Its key is the path that it names on its host, and nothing of a query.

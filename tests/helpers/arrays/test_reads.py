@@ -50,16 +50,16 @@ from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_st
 from wire.bed.locations import Location
 from wire.bed.networks import FirstByte, Profile, get_profile
 from wire.bed.proxy import open_proxy
+from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server, Testbed, open_testbed
 from wire.errors import UserError
-from wire.models.transfer import Request
 
 
 def make_row(
     start_s: float, end_s: float, *, tag: str = "read", status: int = 200, nbytes: int = 10
-) -> Request:
+) -> RequestRow:
     """Make a row of a trace."""
-    return Request(start_s, start_s, end_s, 1, "GET", "/b/k", None, None, status, nbytes, tag)
+    return RequestRow(start_s, start_s, end_s, 1, "GET", "/b/k", None, None, status, nbytes, tag)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def make_row(
         ([make_row(1, 1)], {"mean_in_flight": 1.0}),
     ],
 )
-def test_counts_requests(trace: list[Request], expected: dict[str, float]) -> None:
+def test_counts_requests(trace: list[RequestRow], expected: dict[str, float]) -> None:
     """Counts of traces made by hand are those made by hand."""
     counts = count_requests(trace, 4)
     assert expected.items() <= counts.items()

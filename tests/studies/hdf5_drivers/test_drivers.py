@@ -31,7 +31,7 @@ from studies.hdf5_drivers.workload import (
     trace_reads,
 )
 from wire.bed.networks import Faults, Profile, get_profile
-from wire.models.transfer import Request
+from wire.bed.requests import RequestRow
 
 
 @pytest.mark.parametrize("layout", FILE_LAYOUTS)
@@ -130,7 +130,7 @@ def test_a_wrong_value_is_found(way: FileRead) -> None:
 def test_traces_are_summarised(requests: list[tuple[float, float, int, int]], depth: int) -> None:
     """The longest chain of requests that wait for one another, and bytes over those needed."""
     trace = [
-        Request(start_s, start_s, end_s, 1, "GET", "/b/k", at, nbytes, 206, nbytes, "read")
+        RequestRow(start_s, start_s, end_s, 1, "GET", "/b/k", at, nbytes, 206, nbytes, "read")
         for start_s, end_s, at, nbytes in requests
     ]
     found = summarise_trace(trace, needed_nbytes=10)

@@ -11,8 +11,9 @@ import pytest
 from studies.hdf5_drivers import findings, prediction, two_drivers
 from studies.hdf5_drivers.drivers import DRIVERS, ONE_VARIABLE, VARIABLES
 from studies.hdf5_drivers.workload import FileRead, trace_once
-from wire.bed.networks import get_profile, network_of
+from wire.bed.networks import get_profile
 from wire.hdf5.prediction import predict
+from wire.models.transfer import network_of
 
 
 @pytest.mark.parametrize("layout", ["original", "rechunked-8mib"])

@@ -14,8 +14,8 @@ from helpers.findings import read_findings
 from helpers.paths import ROOT
 from studies.other_networks import findings
 from studies.request_ledger.findings import KEY
-from wire.bed.networks import get_profile, network_of, of_one_process
-from wire.models.transfer import Network, replay
+from wire.bed.networks import get_profile, of_one_process
+from wire.models.transfer import Network, network_of, replay
 
 
 def test_the_page_replays_as_python_does() -> None:

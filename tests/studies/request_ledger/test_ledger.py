@@ -21,9 +21,9 @@ from studies.request_ledger.environments import (
 from studies.request_ledger.workload import LAYOUTS, Session, contend_all, count
 from tests.stores import make_location
 from wire.bed.networks import get_profile
+from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server, Testbed
 from wire.errors import UserError
-from wire.models.transfer import Request
 
 
 def test_requests_are_counted_by_method_and_by_their_waits() -> None:
@@ -31,12 +31,12 @@ def test_requests_are_counted_by_method_and_by_their_waits() -> None:
     ranges: Any = {"range_nbytes": 100, "nbytes": 10, "status": 200}
     found = count(
         [
-            Request(0, 0, 1, 1, "GET", "/b/o", range_start=0, **ranges),
-            Request(0, 0, 2, 2, "HEAD", "/b/o", status=200),
-            Request(2, 2, 3, 1, "GET", "/b/o", range_start=50, **ranges),
-            Request(3, 3, 4, 1, "GET", "/b", nbytes=10, status=200),
-            Request(4, 4, 5, 1, "HEAD", "/b/p", status=404),
-            Request(5, 5, 6, 1, "GET", "/b/o", range_start=150, **ranges),
+            RequestRow(0, 0, 1, 1, "GET", "/b/o", range_start=0, **ranges),
+            RequestRow(0, 0, 2, 2, "HEAD", "/b/o", status=200),
+            RequestRow(2, 2, 3, 1, "GET", "/b/o", range_start=50, **ranges),
+            RequestRow(3, 3, 4, 1, "GET", "/b", nbytes=10, status=200),
+            RequestRow(4, 4, 5, 1, "HEAD", "/b/p", status=404),
+            RequestRow(5, 5, 6, 1, "GET", "/b/o", range_start=150, **ranges),
         ]
     )
     assert found == {

@@ -37,12 +37,13 @@ from wire.bed import messages as wire
 from wire.bed.exchange import Emulation
 from wire.bed.link import Clock, Link, VirtualTime, Window, normal_variates
 from wire.bed.messages import key_of
-from wire.bed.networks import FAULTS, Faults, FirstByte, Profile, network_of
+from wire.bed.networks import FAULTS, Faults, FirstByte, Profile
 from wire.bed.process import accept_all, listen
 from wire.bed.proxy import Proxy, open_proxy
+from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server
 from wire.errors import UserError
-from wire.models.transfer import Request
+from wire.models.transfer import network_of
 
 pytestmark = pytest.mark.quiet
 
@@ -167,7 +168,7 @@ def get(proxy: Proxy, path: str, **headers: str) -> tuple[int, bytes]:
         return ask(connection, path, headers=headers)
 
 
-def take(proxy: Proxy, n: int) -> list[Request]:
+def take(proxy: Proxy, n: int) -> list[RequestRow]:
     """Take `n` rows, waiting for those whose end the proxy has yet to notice."""
     rows = proxy.take_trace()
     deadline_s = time.monotonic() + 60

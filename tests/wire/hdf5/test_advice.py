@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from tests.stores import Handler, Ranges, client_environment, make_location, serve
 from tests.wire.hdf5.test_apply import needs_tools
-from wire.bed.networks import get_profile, network_of
+from wire.bed.networks import get_profile
 from wire.bed.testbed import Server
 from wire.cli import main
 from wire.errors import UserError
@@ -31,6 +31,7 @@ from wire.hdf5.files import open_source
 from wire.hdf5.inspection import Variable, record_reads
 from wire.hdf5.prediction import BLOCKS, MIB, predict
 from wire.hdf5.repacked import Repack, choose_chunk_shape, lay_out, list_repacks
+from wire.models.transfer import network_of
 
 IN_REGION = get_profile("in-region")
 VARIABLES = ("ocean/b", "ice/c")

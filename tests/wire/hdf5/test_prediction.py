@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wire.bed.networks import get_profile, network_of, of_one_process
+from wire.bed.networks import get_profile, of_one_process
 from wire.hdf5.files import Deadline, open_hdf5, open_source
 from wire.hdf5.inspection import (
     FileLayout,
@@ -37,6 +37,7 @@ from wire.hdf5.prediction import (
     predict,
     read_through,
 )
+from wire.models.transfer import network_of
 
 IN_REGION = network_of(of_one_process(get_profile("in-region")))
 REFERENCE = Path(__file__).parents[3] / "results/reference/hdf5-drivers"
