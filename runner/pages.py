@@ -22,6 +22,7 @@ from helpers.paths import ROOT
 from helpers.plotting.tables import digits
 from runner import foreign
 from runner.cases import Case, find_damage, list_studies
+from wire.bed import networks
 from wire.errors import UserError
 from wire.files import check_file, check_name
 
@@ -334,7 +335,7 @@ def _write(value: float) -> str:
 
 def tabulate_profiles() -> pd.DataFrame:
     """Tabulate the network profiles."""
-    path, lines = ROOT / "helpers" / "netem" / "profiles.yaml", []
+    path, lines = Path(networks.__file__).with_name("networks.yaml"), []
     profiles = yaml.safe_load(path.read_text(encoding="utf-8"))
     for name, profile in profiles.items():
         first_byte = profile.get("first_byte_s", {})

@@ -50,8 +50,8 @@ from runner.cases import (
 )
 from runner.pages import Say
 from wire.children import environment, remove_left
-from wire.cli import is_interrupted
 from wire.errors import UserError, find_secrets, redact, redact_tree, tell_refusal
+from wire.interrupts import is_interrupted
 
 _LONGEST = 80  # characters of a folder of sockets, whose paths have 107 at most
 State = Literal["done", "done before", "failed", "refused"]

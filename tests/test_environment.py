@@ -239,8 +239,7 @@ def test_the_audit_names_licences_that_would_bind_all(audit: Any, tmp_path: Path
 @pytest.mark.slow
 def test_a_wheel_answers_in_an_empty_environment(tmp_path: Path) -> None:
     """Who installs the wheel alone asks each advisor without the book, its data or a clone."""
-    for name in ("advisors", "book", "helpers", "studies"):
-        shutil.copytree(ROOT / name, tmp_path / "source" / name)
+    shutil.copytree(ROOT / "src", tmp_path / "source" / "src")
     for path in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-CC-BY"):
         shutil.copy(ROOT / path, tmp_path / "source" / path)
 

@@ -41,7 +41,7 @@ from wire.bed.networks import FAULTS, Faults, FirstByte, Profile
 from wire.bed.proxy import open_proxy
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server, Testbed, open_server
-from wire.children import deadline
+from wire.deadline import deadline
 
 pytestmark = [
     pytest.mark.slow,

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import dask
 import distributed
 
-from wire.children import deadline
+from wire.deadline import deadline
 from wire.errors import UserError, show
 
 KINDS = ("local", "gateway", "slurm", "address")

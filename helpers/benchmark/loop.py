@@ -20,7 +20,7 @@ from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.provenance import imported
 from helpers.benchmark.record import PHASES, Record, Row
 from wire.bed.machine import Governor, check_processors, observed, open_governor
-from wire.children import deadline
+from wire.deadline import deadline
 from wire.errors import UserError
 
 

@@ -8,15 +8,15 @@ import importlib
 import os
 import signal
 import sys
-import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from wire.errors import UserError, cut, explain_system, printable, redact, say, tell_refusal
+from wire.interrupts import find_signal, interrupt
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
     "book": ("runner.cli", "book", "Build the book from results that are there."),
@@ -88,10 +88,10 @@ def end_well() -> Iterator[None]:
     """End with a line instead of a traceback, and on a signal only after the children have."""
     # a shell that starts it behind itself has it ignore Ctrl-C
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_IGN):
-        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGINT, interrupt)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # else nohup, or another's
-            signal.signal(number, _interrupt)
+            signal.signal(number, interrupt)
     try:
         if "MAKELEVEL" in os.environ and sys.platform == "linux":
             # where make is killed it can tell its children nothing: the system does
@@ -105,7 +105,7 @@ def end_well() -> Iterator[None]:
     except (click.Abort, KeyboardInterrupt):
         kept = "; what was measured is kept, and the same command goes on from there"
         say("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])), err=True)
-        sys.exit(128 + (_heard[-1] if _heard else signal.SIGINT))  # as shells have it
+        sys.exit(128 + (find_signal() or signal.SIGINT))  # as shells have it
     except ModuleNotFoundError as error:
         _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
     except Exception as error:
@@ -126,57 +126,3 @@ def _end(text: str) -> NoReturn:
 _NOT_WRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 # of a path that somebody gave
 _NO_SUCH_PLACE = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG}  # fmt: skip
-
-
-_GRACE_S = 5.0  # for what was interrupted to end in order; a signal after that interrupts its end
-_interrupted_s: list[float] = []  # when the last signal was heard
-_heard: list[int] = []  # which
-
-
-def _interrupt(number: int, _frame: Any) -> None:
-    """Do what Ctrl-C does, but once: make and its group send it twice.
-
-    The handler stays: a signal that is ignored would be ignored by the children too.
-    """
-    now = time.monotonic()
-    if not _interrupted_s or now - _interrupted_s[-1] > _GRACE_S:
-        _interrupted_s.append(now)
-        _heard.append(number)
-        raise KeyboardInterrupt
-
-
-def is_interrupted() -> bool:
-    """Tell whether a signal has asked this process to end."""
-    return bool(_interrupted_s)
-
-
-def check_interrupt() -> None:
-    """Raise again what a library has swallowed, as h5py does in a callback.
-
-    Loops over objects of a file ask for it, and whatever is about to publish something.
-    """
-    if is_interrupted():
-        raise KeyboardInterrupt
-
-
-def read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:
-    """Read NAME=VALUE pairs; a value that is no number stays text."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not (name and sign and value):
-            raise UserError(f"--{option} {pair!r}; allowed is NAME=VALUE")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            found[name] = value
-    return found
-
-
-def read_numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
-    """Read NAME=NUMBER pairs."""
-    found = read_pairs(option, pairs)
-    for name, value in found.items():
-        if not isinstance(value, float):
-            raise UserError(f"--{option} {name}={value}; allowed is a number")
-    return found

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from wire.cli import check_interrupt
 from wire.errors import UserError, cut, explain_system, show
+from wire.interrupts import check_interrupt
 
 
 def find_checkout() -> Path | None:

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from helpers.paths import ROOT
 from wire.errors import UserError, say
 from wire.files import is_writable_by_others, replace_file
 
 _COMPILED = "__pycache__"
+_CODE = Path(__file__).resolve().parents[1]  # where this package lies
 
 
 def check_owner(path: Path) -> None:
@@ -37,7 +37,7 @@ def check_owner(path: Path) -> None:
     start = Path(os.path.abspath(path))
     for end in {start, start.resolve()}:
         for place in (end, *end.parents):
-            if ROOT.is_relative_to(place):
+            if _CODE.is_relative_to(place):
                 break
             _check_status(place, is_on_the_way=place != end)
 
@@ -59,7 +59,7 @@ def _check_status(place: Path | str, *, is_on_the_way: bool = False) -> os.stat_
 
 @cache
 def _list_owners() -> set[int]:
-    return {0, os.geteuid(), ROOT.stat().st_uid}
+    return {0, os.geteuid(), _CODE.stat().st_uid}
 
 
 def compute_digest(path: Path) -> str:

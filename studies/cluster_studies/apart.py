@@ -29,7 +29,8 @@ from helpers.benchmark.contender import CheckError, Steps
 from helpers.paths import CATALOG
 from studies.cluster_studies import tables
 from wire.bed.locations import Location, parse_location
-from wire.children import deadline, start_child
+from wire.children import start_child
+from wire.deadline import deadline
 from wire.errors import UserError, redact
 
 ENDED = "ended by its limit of memory"

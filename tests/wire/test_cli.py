@@ -96,7 +96,7 @@ def test_every_failure_ends_with_a_line(
 
 
 SWALLOWED = """
-import os, signal, time, weakref; from wire import cli
+import os, signal, time, weakref; from wire import cli, interrupts
 class Held: pass
 with cli.end_well():
     held = Held()
@@ -112,7 +112,7 @@ PUBLISHED = "from pathlib import Path; from wire.files import replace_file; repl
 
 
 @pytest.mark.parametrize("first", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("then", ["cli.check_interrupt()", PUBLISHED])
+@pytest.mark.parametrize("then", ["interrupts.check_interrupt()", PUBLISHED])
 def test_an_interrupt_that_was_swallowed_is_not_lost(first: str, then: str, tmp_path: Path) -> None:
     """What asks for it ends, and no file is published."""
     out = tmp_path / "out.txt"
@@ -141,7 +141,7 @@ def test_what_is_printed_steers_no_terminal(capsys: pytest.CaptureFixture[str]) 
     """Neither escape codes of a name nor a password of an address reach it."""
     say("one\x1b]0;title\x07\ntwo at s3://key:PASSWORD@bucket")
     assert capsys.readouterr().out == "one\\x1b]0;title\\x07\ntwo at s3://***@bucket\n"
-    others = [path for name in ("advisors", "book", "helpers", "studies") for path in (ROOT / name).rglob("*.py")]  # fmt: skip
+    others = [path for name in ("src", "helpers", "studies", "runner") for path in (ROOT / name).rglob("*.py")]  # fmt: skip
     assert not [path for path in others if "click.echo" in path.read_text()], "all print by `say`"
 
 

@@ -19,7 +19,8 @@ import obstore.store
 from botocore.parsers import ResponseParserError
 from fsspec import AbstractFileSystem, filesystem
 
-from wire.children import deadline, environment
+from wire.children import environment
+from wire.deadline import deadline
 from wire.errors import UserError, find_secrets, redact, show
 
 if TYPE_CHECKING:

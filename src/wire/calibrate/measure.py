@@ -33,7 +33,7 @@ from wire.calibrate.figures import (
     lane_nbytes,
     rate_together,
 )
-from wire.children import deadline
+from wire.deadline import deadline
 from wire.errors import UserError, cut
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wire.cli import read_numbers, read_pairs
 from wire.errors import say
+from wire.options import read_numbers, read_pairs
 
 if TYPE_CHECKING:
     from wire.costs.bill import Assumptions

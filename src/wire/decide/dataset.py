@@ -21,7 +21,7 @@ import zarr
 from zarr.storage import ObjectStore
 
 from wire.bed.locations import open_location
-from wire.children import deadline
+from wire.deadline import deadline
 from wire.decide.layouts import ArrayFacts, Layout
 from wire.errors import UserError, cut, redact, show
 from wire.hdf5.files import Deadline, open_hdf5, open_source, walk

@@ -21,12 +21,12 @@ from pydantic import (  # fmt: skip
 )
 
 from wire.bed.networks import Profile, Provider, Region, get_profile
-from wire.cli import read_numbers
 from wire.costs.prices import StorePrices, find_store_prices
 from wire.decide.layouts import Access, AccessPattern, ArrayFacts, Layout
 from wire.errors import UserError, explain, redact, show
 from wire.models.access import Shape, Store
 from wire.models.transfer import network_of
+from wire.options import read_numbers
 
 _CHUNK_MS, _DECODE_MB_PER_S = 0.5, 500.0  # of a processor, where no calibration tells
 _MIN_CHUNK_NBYTES = 1_000_000  # of a chunk in the array, as Zarr's guide advises

@@ -16,9 +16,9 @@ import hdf5plugin  # noqa: F401  # teaches h5py to read Blosc and its kin
 from fsspec.spec import AbstractBufferedFile
 
 from wire.bed.locations import Location, open_location
-from wire.children import deadline
-from wire.cli import check_interrupt
+from wire.deadline import deadline
 from wire.errors import UserError, cut, explain_system, redact, show
+from wire.interrupts import check_interrupt
 
 _FOR_A_MESSAGE_S = 2.0  # of looking for names that a message lists
 

@@ -17,11 +17,11 @@ import h5py
 import hdf5plugin
 
 from wire.children import remove_left, start_child
-from wire.cli import check_interrupt
 from wire.errors import UserError, cut, explain_system, show, write_bytes
 from wire.hdf5 import files
 from wire.hdf5.inspection import FileLayout, Read, Variable, merge_spans
 from wire.hdf5.prediction import MIB
+from wire.interrupts import check_interrupt
 
 Shape = tuple[int, ...]
 

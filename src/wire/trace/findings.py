@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from wire.children import deadline
+from wire.deadline import deadline
 from wire.errors import write_bytes
 from wire.models import WORTH
 from wire.models.transfer import Network, count_waits

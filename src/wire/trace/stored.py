@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.parse import quote
 
-from wire.children import deadline
+from wire.deadline import deadline
 from wire.errors import (
     cut,
     explain,

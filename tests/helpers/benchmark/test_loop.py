@@ -29,7 +29,6 @@ from helpers.benchmark.loop import (
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record, read_records
 from helpers.paths import ROOT
-from wire import children
 from wire.errors import UserError
 
 ORIGIN = Provenance({"n_cores": 2}, {"zarr": "3.1.6"}, {"seed": 1})
@@ -336,7 +335,7 @@ def test_what_hangs_ends_by_the_deadline_or_with_what_it_waits_for(
 ) -> None:
     """Opening and reading that never end are a failure in one line, whatever catches errors there."""
     monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 60.0 if lost else 0.2)
-    monkeypatch.setattr(children, "WATCH_S", 0.05)
+    monkeypatch.setattr("wire.deadline.WATCH_S", 0.05)
     waiting = make_contender(**broken)
     monkeypatch.setattr(type(waiting.steps), "find_lost", lambda _self: lost)
     with pytest.raises(MeasurementError, match=told):

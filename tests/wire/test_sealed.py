@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import paths
+from wire import files
 from wire.errors import UserError
 from wire.files import is_writable_by_others, make_private
 from wire.sealed import check_owner, is_sealed, seal
@@ -110,7 +110,7 @@ def test_folders_on_the_way_to_the_checkout_are_taken_as_they_are(
 ) -> None:
     """Who may write there can change the code of the checkout as well."""
     program.parents[1].chmod(0o777)
-    monkeypatch.setattr("wire.sealed.ROOT", program.parents[1])
+    monkeypatch.setattr("wire.sealed._CODE", program.parents[1])
     assert is_sealed(program)
 
 
@@ -150,11 +150,11 @@ def test_a_group_of_one_is_no_other_user(
     folder = tmp_path / "folder"
     folder.mkdir()
     folder.chmod(0o775)
-    monkeypatch.setattr(paths.pwd, "getpwuid", lambda _uid: User("ann", 100))
+    monkeypatch.setattr(files.pwd, "getpwuid", lambda _uid: User("ann", 100))
     monkeypatch.setattr(
-        paths.pwd, "getpwall", lambda: [User(name, folder.stat().st_gid) for name in users]
+        files.pwd, "getpwall", lambda: [User(name, folder.stat().st_gid) for name in users]
     )
-    monkeypatch.setattr(paths.grp, "getgrgid", lambda _gid: group)
+    monkeypatch.setattr(files.grp, "getgrgid", lambda _gid: group)
     assert is_writable_by_others(folder.stat()) != is_private
     if is_private:
         make_private(folder)

@@ -1,0 +1,31 @@
+"""Options of the command line that are pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wire.errors import UserError
+
+
+def read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """Read NAME=VALUE pairs; a value that is no number stays text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not (name and sign and value):
+            raise UserError(f"--{option} {pair!r}; allowed is NAME=VALUE")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def read_numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
+    """Read NAME=NUMBER pairs."""
+    found = read_pairs(option, pairs)
+    for name, value in found.items():
+        if not isinstance(value, float):
+            raise UserError(f"--{option} {name}={value}; allowed is a number")
+    return found
