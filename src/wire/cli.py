@@ -62,8 +62,13 @@ class _Commands(click.Group):
         return command
 
 
+_OF_A_CHECKOUT = ("helpers", "runner", "studies")  # packages that no wheel brings
+
+
 def needs(name: str, module: str) -> UserError:
-    """Say which extra brings the package that a command lacks."""
+    """Say which extra brings the package that a command lacks, or that it takes a checkout."""
+    if module.partition(".")[0] in _OF_A_CHECKOUT:
+        return UserError(f"wire {name}: allowed: in a clone of the repository, after make env")
     extra = _COMMANDS[name][1] if name in _COMMANDS else "book"
     return UserError(
         f"wire {name}: {module} is not installed;"

@@ -35,7 +35,14 @@ class UserError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(redact(message)))
+        super().__init__(_LONG.sub(_shorten, printable(redact(message)).replace("\n", r"\n")))
+
+
+_LONG = re.compile(r"\S{301,}")  # such as a path that somebody made to fill the screen
+
+
+def _shorten(word: re.Match[str]) -> str:
+    return f"{word[0][:100]}...{word[0][-100:]}"
 
 
 def say(text: object = "", *, err: bool = False) -> None:

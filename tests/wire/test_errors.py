@@ -92,6 +92,13 @@ def test_options_of_decide_are_refused_in_our_words(value: Any) -> None:
         assert "allowed: " in said and not FOREIGN.search(said.rpartition("allowed: ")[2]), said
 
 
+def test_a_refusal_is_one_line_that_fits_a_screen() -> None:
+    """Whatever ends of lines and however long paths its values have; what is allowed stays."""
+    text = str(UserError(f"price: 'a\nb' of /{'x' * 5000}/y.h5; allowed: a number"))
+    assert text.startswith(r"price: 'a\nb' of /xxx") and text.endswith("/y.h5; allowed: a number")
+    assert len(text) < 300
+
+
 def test_the_system_refuses_in_our_words() -> None:
     """The class of Python and the words of the system stay away, whatever its number."""
     for code in {number for name, number in vars(errno).items() if name.startswith("E")}:

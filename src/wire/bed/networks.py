@@ -214,6 +214,8 @@ def profile_names() -> tuple[str, ...]:
     return tuple(_known_profiles())
 
 
+_ALSO_CALLED = {"same-region": "in-region", "another-region": "other-region"}
+
 # The path of a profile's file; records of before have a digest of its figures behind it.
 _FILE = re.compile(r"(?P<path>.+\.ya?ml)(?:@[0-9a-f]{8})?")
 
@@ -230,6 +232,7 @@ def get_profile(name: str) -> Profile:
     >>> get_profile("in-region").stream_mb_per_s
     86.0
     """
+    name = _ALSO_CALLED.get(name, name)
     if name in _known_profiles():
         return _known_profiles()[name]
     match = _FILE.fullmatch(name)
@@ -237,7 +240,8 @@ def get_profile(name: str) -> Profile:
     places = [folder / match["path"] for folder in folders] if match else []
     path = next(filter(Path.is_file, places), None)
     if path is None:
-        allowed = f"{', '.join(profile_names())}, or the path of a YAML file that is there"
+        names = ", ".join([*profile_names(), *_ALSO_CALLED])
+        allowed = f"{names}, or the path of a YAML file that is there"
         raise UserError(f"profile: {name!r}; allowed: {allowed}")
     figures = read_yaml(path, f"profile {path.name!r}")
     measurement = figures.pop("measurement", {})

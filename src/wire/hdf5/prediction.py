@@ -8,7 +8,7 @@ brings zeros. The page buffer of HDF5 is a model, which tests hold against the l
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import lru_cache
@@ -109,14 +109,23 @@ class FileCache:
         )  # requests of the latest read that had some
         for read in reads:
             asked.clear()
-            if read.nbytes:
-                cache._fetch(read.offset, read.stop)
+            for start, stop in self._split(read):
+                cache._fetch(start, stop)
             for k, one in enumerate(latest):
                 if one.is_ahead and one.offset < read.stop and read.offset < one.stop:
                     latest[k] = one._replace(is_ahead=False)
             answers.append([one._replace(is_metadata=read.is_metadata) for one in asked])
             latest = answers[-1] or latest
         return answers
+
+    def _split(self, read: Read) -> Iterator[tuple[int, int]]:
+        """Split a read at the borders of blocks, which a cache of blocks takes one after the other.
+
+        It would put the whole together else, which takes long for a page of hundreds of megabytes.
+        """
+        step = self.block_nbytes if self.name == "blockcache" else max(1, read.stop)
+        for start in range(read.offset // step * step, read.stop, step):
+            yield max(start, read.offset), min(start + step, read.stop)
 
 
 @dataclass(frozen=True, slots=True)

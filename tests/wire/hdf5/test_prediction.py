@@ -156,6 +156,12 @@ def test_fsspec_is_asked_as_it_is(name: str, asked: list[tuple[int, int]]) -> No
     assert ask(name, [(0, 10), (150, 60), (20, 10), (940, 30)]) == asked
 
 
+def test_a_read_of_a_terabyte_through_blocks_takes_no_memory() -> None:
+    """It is each of its blocks once, in order; of a page of HDF5 as large, the whole is never put together."""
+    (asked,) = FileCache("blockcache", 64 * MIB).answer([Read(5, 2**40)], 2**41)
+    assert [one.offset for one in asked] == [*range(0, 2**40 + 1, 64 * MIB)]
+
+
 @pytest.mark.parametrize(
     ("reads", "ahead"),
     [
