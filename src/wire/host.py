@@ -1,4 +1,4 @@
-"""This machine, and what is installed on it, in facts that name neither a host nor a user."""
+"""The machine that this runs on and what is installed on it, in facts that name neither a host nor a user."""
 
 from __future__ import annotations
 

@@ -20,9 +20,7 @@ def test_a_script_sees_its_requests_and_their_delays() -> None:
         store.botocore(over_network=False).put_object(Bucket=store.bucket, Key="x", Body=b"hello")
         assert store.requests() == []
         client = store.botocore()
-        bodies = [
-            client.get_object(Bucket=store.bucket, Key="x")["Body"].read() for _ in range(5)
-        ]
+        bodies = [client.get_object(Bucket=store.bucket, Key="x")["Body"].read() for _ in range(5)]
         rows = store.requests()
         assert bodies == [b"hello"] * 5
         assert [(row.method, row.key, row.nbytes) for row in rows] == [("GET", "/arrays/x", 5)] * 5
