@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, Literal
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Literal
 
 import h5py
 import numpy as np
@@ -22,10 +22,15 @@ from zarr.storage import ObjectStore
 
 from wire.bed.locations import open_location
 from wire.deadline import deadline
-from wire.decide.layouts import ArrayFacts, Layout
-from wire.errors import UserError, cut, redact, show
+from wire.decide.layouts import MOST_ARRAY_NBYTES, MOST_EXTENT, ArrayFacts, Layout
+from wire.errors import UserError, cut, explain_system, redact, show
 from wire.hdf5.files import Deadline, open_hdf5, open_source, walk
 from wire.hdf5.inspection import record_reads
+from wire.untrusted import UntrustedFolder
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
 
 _FILES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf")
 _METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
@@ -53,6 +58,16 @@ _REASONS: Sequence[tuple[str, str]] = (
         "its server does not answer; allowed: an address that this machine reaches",
     ),
     (r"not ?found|\b404\b|no such file|nosuch", f"nothing is there; allowed: {_ALLOWED}"),
+    (
+        r"data ?type|dtype",
+        "its type of data is none that is known here; allowed: one that zarr reads",
+    ),
+    (r"codec|compressor|filter", "its codec is none that is installed; allowed: one of zarr's"),
+    (
+        r"^KeyError|^TypeError|^ValueError|^AttributeError|^IndexError|^AssertionError|Decode"
+        r"|^Metadata|^RecursionError|^OverflowError|^ZeroDivision|Validation",
+        f"its metadata make no sense; allowed: {_ALLOWED}",
+    ),
 )
 
 
@@ -79,7 +94,10 @@ def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFa
                 raise UserError(told + reason) from error
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{told}it is not read ({cut(text)}); allowed: {_ALLOWED}") from error
+        reason = "it cannot be read"
+        if isinstance(error, OSError) and error.errno:
+            reason = explain_system(error)
+        raise UserError(f"{told}{reason}; allowed: {_ALLOWED}") from error
 
 
 def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
@@ -94,7 +112,22 @@ def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
     if not usable:
         allowed = "an array with elements, of a type of fixed size"
         raise UserError(f"variable: {cut(variable) or listed}; allowed: {allowed}")
+    _check_extents(usable[0])
     return replace(usable[0], names=names, n_alike=len(_find_alike(ordered, usable[0])))
+
+
+def _check_extents(array: ArrayFacts) -> None:
+    """Refuse an array, or chunks, of more elements than can be counted, or of none."""
+    layout = array.layout
+    parts = [array.shape]
+    if layout:
+        parts += [layout.chunk_shape, layout.object_shape]
+    for extents in parts:
+        nbytes = math.prod(extents) * array.dtype.itemsize
+        if not all(1 <= n <= MOST_EXTENT for n in extents) or nbytes > MOST_ARRAY_NBYTES:
+            allowed = f"extents from 1 to {MOST_EXTENT}, and {MOST_ARRAY_NBYTES} bytes"
+            told = f"{cut(array.variable)} has extents {show([*extents])}"
+            raise UserError(f"variable: {told}; allowed: {allowed}")
 
 
 def _find_alike(arrays: Iterable[ArrayFacts], first: ArrayFacts) -> list[str]:
@@ -107,7 +140,20 @@ def _find_alike(arrays: Iterable[ArrayFacts], first: ArrayFacts) -> list[str]:
 def _read_zarr(address: str, variable: str) -> ArrayFacts:
     store = _open_store(address)
     version = _find_version(store, address)
-    node = zarr.open(ObjectStore(store, read_only=True), mode="r", zarr_format=version)
+    folder = None if "://" in address else UntrustedFolder(Path(address), "dataset")
+    bounded = _Bounded(store, folder)
+    try:
+        return _find_array(bounded, store, address, variable, version)
+    finally:
+        if bounded.refusal:  # zarr, which asks for several at once, may have lost it
+            raise bounded.refusal
+
+
+def _find_array(
+    bounded: _Bounded, store: Any, address: str, variable: str, version: Literal[2, 3]
+) -> ArrayFacts:
+    """Read the metadata of arrays, and the sizes of some chunks of the one that is meant."""
+    node = zarr.open(bounded, mode="r", zarr_format=version)
     if isinstance(node, zarr.Array):
         found = {redact(address).rstrip("/").rpartition("/")[2]: node}
         variable = ""
@@ -127,6 +173,56 @@ def _read_zarr(address: str, variable: str) -> ArrayFacts:
             sizes.append(obstore.head(store, key)["size"])
     nbytes = math.prod(object_shape) * chosen.dtype.itemsize
     return replace(chosen, compression=nbytes * len(sizes) / sum(sizes) if sum(sizes) else None)
+
+
+class _Bounded(ObjectStore[Any]):
+    """A store of which zarr reads metadata alone: none without an end, and of a folder no pipe and no link."""
+
+    def __init__(self, store: Any, folder: UntrustedFolder | None = None) -> None:
+        super().__init__(store, read_only=True)
+        self._folder = folder
+        self.refusal: UserError | None = None
+        """The first that was refused."""
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Read an object of metadata; None where there is none."""
+        try:
+            content = self._read_file(key) if self._folder else await self._fetch(key)
+        except UserError as error:
+            self.refusal = self.refusal or error
+            raise
+        return None if content is None else prototype.buffer.from_bytes(content)
+
+    def _read_file(self, key: str) -> bytes | None:
+        assert self._folder
+        try:
+            return self._folder.read_bytes(key, max_nbytes=_METADATA_NBYTES)
+        except UserError as error:
+            parents = [self._folder.folder / one for one in PurePosixPath(key).parents]
+            is_linked = any(one.is_symlink() for one in parents[:-1])
+            if (
+                isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+                and not is_linked
+            ):
+                return None
+            raise
+
+    async def _fetch(self, key: str) -> bytes | None:
+        """Fetch an object piece by piece, for its server may say less than it sends."""
+        content = bytearray()
+        try:
+            result = await obstore.get_async(self.store, key)
+            size = result.meta["size"]
+            async for piece in result.stream():
+                content += bytes(piece)
+                if max(size, len(content)) > _METADATA_NBYTES:
+                    told = f"dataset: {cut(key)} is none to read"
+                    raise UserError(f"{told}; allowed: at most {_METADATA_NBYTES:,} bytes")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        return bytes(content)
 
 
 def _open_store(address: str) -> Any:

@@ -34,6 +34,10 @@ APPEND_NBYTES = 1_000_000_000
 MODEL_ERROR = 0.03
 """How far predicted times of near shapes err next to one another, relative."""
 
+MOST_EXTENT = 2**53
+"""Elements of a dimension at most; up to here floats count without error."""
+MOST_ARRAY_NBYTES = 2**62
+"""Bytes of an array at most; up to here whole numbers of 64 bits count."""
 _LARGEST = 2**31 - 1  # bytes of a chunk that codecs take
 _INDEX_NBYTES = 16  # of a shard's index, for each of its chunks
 _N_CANDIDATES = 150_000  # at most; some 0.2 s

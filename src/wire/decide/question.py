@@ -22,7 +22,14 @@ from pydantic import (  # fmt: skip
 
 from wire.bed.networks import Profile, Provider, Region, get_profile
 from wire.costs.prices import StorePrices, find_store_prices
-from wire.decide.layouts import Access, AccessPattern, ArrayFacts, Layout
+from wire.decide.layouts import (
+    MOST_ARRAY_NBYTES,
+    MOST_EXTENT,
+    Access,
+    AccessPattern,
+    ArrayFacts,
+    Layout,
+)
 from wire.errors import UserError, explain, redact, show
 from wire.models.access import Shape, Store
 from wire.models.transfer import network_of
@@ -33,7 +40,6 @@ _MIN_CHUNK_NBYTES = 1_000_000  # of a chunk in the array, as Zarr's guide advise
 _LINK_MB_PER_S = 1250.0  # of a machine that trains, where nobody says: 10 Gbit/s
 _SECONDS_A_MONTH = 30 * 24 * 3600
 _MOST_DIMENSIONS = 8
-_LARGEST = 2**62  # bytes of an array up to which whole numbers of 64 bits count
 _LEAST_SHARE, _MOST_SHARE = 1e-9, 1e9
 
 
@@ -55,11 +61,8 @@ def _check_type(name: str) -> str:
     return name
 
 
-_MOST_EXTENT = 2**53
-"""Elements of a dimension at most; up to here floats count without error."""
-
 EXTENTS_ALLOWED = (
-    f"one to {_MOST_DIMENSIONS} whole numbers from 1 to {_MOST_EXTENT}, with commas or x between"
+    f"one to {_MOST_DIMENSIONS} whole numbers from 1 to {MOST_EXTENT}, with commas or x between"
     " them, such as 87600,721,1440 or 87600x721x1440"
 )
 
@@ -72,7 +75,7 @@ def _read_extents(text: Any) -> Any:
     sound = [part.strip() for part in parts if re.fullmatch(r"\s*[0-9]{1,16}\s*", part)]
     extents = tuple(map(int, sound))
     is_sound = len(parts) == len(extents) <= _MOST_DIMENSIONS
-    if not is_sound or not all(1 <= extent <= _MOST_EXTENT for extent in extents):
+    if not is_sound or not all(1 <= extent <= MOST_EXTENT for extent in extents):
         raise ValueError(EXTENTS_ALLOWED)
     return extents
 
@@ -292,8 +295,8 @@ def _read_array(address: str | None, asked: Asked) -> ArrayFacts:
         raise UserError("shape: none; allowed: --shape 87600,721,1440, or a DATASET")
     else:
         array = ArrayFacts("array", asked.shape, np.dtype(asked.type))
-    if len(array.shape) > _MOST_DIMENSIONS or array.nbytes > _LARGEST:
-        allowed = f"at most {_MOST_DIMENSIONS} dimensions and {_LARGEST} bytes"
+    if len(array.shape) > _MOST_DIMENSIONS or array.nbytes > MOST_ARRAY_NBYTES:
+        allowed = f"at most {_MOST_DIMENSIONS} dimensions and {MOST_ARRAY_NBYTES} bytes"
         raise _refuse("shape", [*array.shape], allowed)
     if not asked.chunks:
         return array
