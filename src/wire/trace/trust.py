@@ -46,7 +46,7 @@ _SERVER_NAME, _ALPN = 0, 16
 _LEFT_OUT = (21, 41, 42)  # padding, a session that is resumed, data sent early
 _EMPTIED = (35, 51)  # a ticket, keys
 
-READING_S = 0.3
+READING_S = 0.5
 """How long a client that has said hello may take to read its certificates."""
 
 _MARK = 1 << 62
@@ -153,9 +153,9 @@ class Statements:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._offsets, self._prints = dict[int, int](), dict[int, dict[str, set[Trust]]]()
-        self._began = dict[
-            int, tuple[int, int]
-        ]()  # when, in ticks, and the process it was forked from
+        # when a process began, in ticks, and the one that it was forked from
+        self._began = dict[int, tuple[int, int]]()
+        self._unverified = set[int]()  # processes with another library that verifies nobody
 
     def find(self, pid: int) -> dict[str, set[Trust]] | None:
         """Return what is trusted by which hello in a process; None if it has no shim."""
@@ -163,6 +163,10 @@ class Statements:
         if pid not in self._began or self._began[pid][0] != start_ticks_of(pid):
             return None
         return self._prints[pid]
+
+    def is_unverified(self, pid: int) -> bool:
+        """Tell whether a process has a library, besides Python's `ssl`, that trusts everybody."""
+        return pid in self._unverified
 
     def find_parent(self, pid: int) -> int:
         """Return the process of which one is a fork; 0 if it is none."""
@@ -184,6 +188,9 @@ class Statements:
         if word == "begin":
             start, parent = values
             self._began[pid], self._prints[pid] = (int(start), int(parent)), {}
+            self._unverified.discard(pid)
+        elif word == "unverified":
+            self._unverified.add(pid)
         elif word == "hello":
             raw, is_verifying, flags, files = values
             if (hello := parse_hello(bytes.fromhex(raw))) is None:
@@ -354,7 +361,7 @@ class Clients:
     def _is_reader(self, pid: int, *, has_shim: bool) -> bool:
         if not has_shim:
             return self._readers.has_opened(pid, self._readers.find_names(pid))
-        if self._readers.has_opened(pid, set(names_in(pid))):
+        if self._statements.is_unverified(pid) or self._readers.has_opened(pid, set(names_in(pid))):
             return True
         parent = self._statements.find_parent(pid)
         with suppress(psutil.Error):  # what was loaded before a fork is in both

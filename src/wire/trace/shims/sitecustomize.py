@@ -296,15 +296,28 @@ def _lead_urllib(module):
 
 
 def _lead_duckdb(duckdb):  # it heeds no variable
-    connect, lead = duckdb.connect, "SET http_proxy = '{}'".format(os.environ["HTTP_PROXY"])
+    connect = duckdb.connect
+
+    def lead(connection):
+        connection.execute("SET http_proxy = '{}'".format(os.environ["HTTP_PROXY"]))
+        known = "SELECT 1 FROM duckdb_extensions() WHERE extension_name = 'httpfs' AND installed"
+        if not connection.execute(known).fetchall():
+            return  # to set what is that extension's would fetch it
+        connection.execute(f"SET GLOBAL ca_cert_file = '{_own_path(_CERTIFI)}'")
+        checks = (
+            "SELECT value FROM duckdb_settings() WHERE name LIKE 'enable_%server_cert_verification'"
+        )
+        if connection.execute(checks).fetchall() == [("false",)]:
+            _say("unverified")  # one that verifies nothing reads no file
 
     def connect_through(*args, **kwargs):
         connection = connect(*args, **kwargs)
-        connection.execute(lead)
+        with contextlib.suppress(Exception):
+            lead(connection)
         return connection
 
     duckdb.connect = connect_through
-    duckdb.execute(lead)
+    lead(duckdb)
 
 
 _LEADS = {
