@@ -23,7 +23,7 @@ from helpers.plotting.tables import digits
 from runner import foreign
 from runner.cases import Case, find_damage, list_studies
 from wire.bed import networks
-from wire.errors import UserError
+from wire.errors import UserError, name_file
 from wire.files import check_file, check_name
 
 Say = Callable[[str], None]
@@ -131,10 +131,12 @@ def read_notebook(path: Path) -> dict[str, Any]:
     except UserError:
         raise
     except Exception as error:  # whatever its text makes nbformat say
-        raise UserError(f"{path.name}: not a whole notebook; measure the case anew") from error
+        raise UserError(
+            f"{name_file(path)}: not a whole notebook; measure the case anew"
+        ) from error
     found: dict[str, Any] = notebook
     if not found["cells"]:
-        raise UserError(f"{path.name}: a notebook without cells; measure the case anew")
+        raise UserError(f"{name_file(path)}: a notebook without cells; measure the case anew")
     return found
 
 

@@ -24,7 +24,7 @@ from helpers.plotting.tables import digits, show, trace_of
 from runner.cases import find_case, write_changed
 from runner.pages import NOTEBOOKS, list_cases
 from wire.costs.published import compare_published
-from wire.errors import UserError, cut
+from wire.errors import UserError, cut, name_file
 from wire.files import check_file
 from wire.models.access import balanced_chunk_shape
 
@@ -441,7 +441,9 @@ def compare_records(a: Path, b: Path) -> tuple[pd.DataFrame, dict[str, tuple[Any
     sides = [measured(read_records([path])) for path in (a, b)]
     for path, side in zip((a, b), sides, strict=True):
         if side.empty:
-            raise UserError(f"{path.name}: no measured row; allowed: a record with at least one")
+            raise UserError(
+                f"{name_file(path)}: no measured row; allowed: a record with at least one"
+            )
     names = ["/".join(side[["study", "case"]].iloc[0]) for side in sides]
     if names[0] != names[1]:
         raise UserError(

@@ -23,7 +23,7 @@ import pandas as pd
 
 from helpers.benchmark.provenance import RENDERED, Provenance, as_json, clashes, fingerprint
 from helpers.paths import ROOT
-from wire.errors import UserError, redact, redact_tree, show
+from wire.errors import UserError, explain_system, name_file, redact, redact_tree, show
 from wire.files import replace_file
 from wire.host import differences, installed
 
@@ -153,14 +153,16 @@ def _read_text(path: Path) -> str:
     try:
         if path.exists() and not (path.is_file() and path.stat().st_size <= _MOST_NBYTES):
             raise RecordError(
-                f"{path.name}: cannot be read as a record; allowed: a regular file of at most"
+                f"{name_file(path)}: cannot be read as a record; allowed: a regular file of at most"
                 f" {_MOST_NBYTES / 1e6:.0f} MB"
             )
         return path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecordError(
-            f"{path.name}: cannot be read as a record: {type(error).__name__}"
-        ) from error
+    except OSError as error:
+        told = f"cannot be read as a record: {explain_system(error)}"
+        raise RecordError(f"{name_file(path)}: {told}; allowed: a record, NAME.csv") from error
+    except UnicodeDecodeError as error:
+        told = "cannot be read as a record: it is not UTF-8"
+        raise RecordError(f"{name_file(path)}: {told}; allowed: a record, NAME.csv") from error
 
 
 def _read_runs(record: Path) -> dict[str, dict[str, Any]]:
@@ -170,12 +172,16 @@ def _read_runs(record: Path) -> dict[str, dict[str, Any]]:
     try:
         runs = {str(run): dict(origin) for run, origin in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise RecordError(f"{path.name}: not the runs of a record: {error}") from error
+        raise RecordError(f"{name_file(path)}: not the runs of a record: {error}") from error
     for run, origin in runs.items():
         if {*origin} != {*_ORIGIN} or _run_of(origin) != run:
-            raise RecordError(f"{path.name}: run {run!r} was altered; restore it or move it away")
+            raise RecordError(
+                f"{name_file(path)}: run {run!r} was altered; restore it or move it away"
+            )
         if wrong := [name for name in _ORIGIN if not isinstance(origin[name], KINDS[name])]:
-            raise RecordError(f"{path.name}: {wrong[0]}: {show(origin[wrong[0]])}; not of a record")
+            raise RecordError(
+                f"{name_file(path)}: {wrong[0]}: {show(origin[wrong[0]])}; not of a record"
+            )
     return runs
 
 
@@ -212,14 +218,14 @@ def read_rows(path: Path) -> list[Row]:
     try:
         lines = [*csv.reader(io.StringIO(text, newline=""))]
     except csv.Error as error:  # of a cell that is longer than any
-        raise RecordError(f"{path.name}: cannot be read as a record: {error}") from error
+        raise RecordError(f"{name_file(path)}: cannot be read as a record: {error}") from error
     header = tuple(lines[0]) if lines else ()
     if header not in (WRITTEN, _BEFORE):
         names = ", ".join(sorted({*header} ^ {*WRITTEN})) or "the order of columns"
-        raise RecordError(f"{path.name}: not a record of this schema: differs in {names}")
+        raise RecordError(f"{name_file(path)}: not a record of this schema: differs in {names}")
     if not text.endswith("\n"):
         raise RecordError(
-            f"{path.name}: torn, its last line is not whole; restore it or move it away"
+            f"{name_file(path)}: torn, its last line is not whole; restore it or move it away"
         )
     runs = _read_runs(path) if len(lines) > 1 else {}
     hashes = {
@@ -229,7 +235,7 @@ def read_rows(path: Path) -> list[Row]:
     rows: list[Row] = []
     there: dict[tuple[object, ...], int] = {}
     for i, cells in enumerate(lines[1:], start=2):
-        where = f"{path.name}: line {i}"
+        where = f"{name_file(path)}: line {i}"
         if len(cells) != len(header):
             raise RecordError(
                 f"{where}: torn, {len(cells)} of {len(header)} cells; restore it or move it away"
@@ -310,7 +316,7 @@ class Record:
                 told += clashes(versions, row.versions)
             if told:
                 raise RecordError(
-                    f"{self.path.name}: cannot continue a record of another origin: "
+                    f"{name_file(self.path)}: cannot continue a record of another origin: "
                     f"{self.redact('; '.join(told))}; move it away to measure anew"
                 )
 
@@ -321,7 +327,7 @@ class Record:
         for row in rows:
             if told := [*clashes(row.versions, versions)]:
                 raise RecordError(
-                    f"{self.path.name}: versions: {'; '.join(told)}; allowed: the same"
+                    f"{name_file(self.path)}: versions: {'; '.join(told)}; allowed: the same"
                 )
             versions |= row.versions
             cells = [_cell(getattr(row, name)) for name in COLUMNS]
@@ -332,11 +338,11 @@ class Record:
                         f"{name}: shows a credential, which no record may; allowed: names of settings only"
                     )
             if row.key in taken:
-                raise RecordError(f"{self.path.name}: {row.key} is there already")
+                raise RecordError(f"{name_file(self.path)}: {row.key} is there already")
             taken.add(row.key)
         if self._look() != self._state:
             raise RecordError(
-                f"{self.path.name}: changed by another process; run a case once at a time"
+                f"{name_file(self.path)}: changed by another process; run a case once at a time"
             )
         runs = self._runs | {_run_of(row.origin): row.origin for row in rows}
         if runs.keys() != self._runs.keys():
@@ -376,7 +382,7 @@ def _append(path: Path, text: str) -> None:
         n_before = os.fstat(file.fileno()).st_size
         try:
             if file.write(data := text.encode()) < len(data):
-                raise OSError(f"{path.name}: no room left to append")
+                raise OSError(f"{name_file(path)}: no room left to append")
             os.fsync(file.fileno())
         except BaseException:
             file.truncate(n_before)

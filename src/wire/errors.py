@@ -233,6 +233,17 @@ def show(value: object) -> str:
     return cut(redact(text))
 
 
+def name_file(path: Path) -> str:
+    """Give the name of a file for a message; credentials go first, for a name has no scheme that tells them.
+
+    Examples
+    --------
+    >>> name_file(Path("s3://me:hunter22@bucket")), name_file(Path("/a/b.csv"))
+    ('***@bucket', 'b.csv')
+    """
+    return cut(redact(str(path)).rpartition("/")[2])
+
+
 def cut(text: str) -> str:
     """Cut a text to the length that a message shows, and escape what is not printed."""
     text = text[: 2 * _SHOWN_LENGTH]

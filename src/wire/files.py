@@ -112,8 +112,8 @@ def read_yaml(path: Path, where: str) -> dict[str, Any]:
             f"{where}: {explain_system(error)}; allowed: a file that can be read"
         ) from error
     except Exception as error:  # a tag fails with whatever its text makes Python say
-        told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UserError(f"{where}: is no YAML: {cut(told)}") from error
+        told = f"is no YAML: {_explain_yaml(error)}"
+        raise UserError(f"{where}: {told}; allowed: NAME: VALUE on each line") from error
     if found is None:  # an empty document; a list, a number or a text that is empty is none
         return {}
     if not isinstance(found, dict):
@@ -121,23 +121,39 @@ def read_yaml(path: Path, where: str) -> dict[str, Any]:
     return found
 
 
+class _RefusedError(yaml.YAMLError):
+    """What is valid YAML, and is refused in our own words."""
+
+
+def _explain_yaml(error: Exception) -> str:
+    """Say in our words what a file of YAML fails by, and where."""
+    if isinstance(error, _RefusedError):
+        return cut(str(error))
+    if isinstance(error, yaml.reader.ReaderError | UnicodeError):
+        return "it is no text in UTF-8"
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is not None:
+        return f"line {mark.line + 1} makes no sense"
+    return "a value is no date, number or other thing that it says it is"
+
+
 def _check_yaml(text: bytes) -> None:
     """Refuse what is valid and nobody means, before anything is built of it."""
     depth = 0
     for event in yaml.parse(text, yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("an alias")
+            raise _RefusedError("an alias")
         if isinstance(event, yaml.CollectionStartEvent | yaml.CollectionEndEvent):
             depth += 1 if isinstance(event, yaml.CollectionStartEvent) else -1
         if depth > _MOST_DEEP:
-            raise yaml.YAMLError(f"nested more than {_MOST_DEEP} deep")
+            raise _RefusedError(f"nested more than {_MOST_DEEP} deep")
         plain = event.value if isinstance(event, yaml.ScalarEvent) and event.implicit[0] else ""
         if _NO_NUMBER.fullmatch(plain):
-            raise yaml.YAMLError(f"{plain}: YAML reads another number")
+            raise _RefusedError(f"{plain}: YAML reads another number")
     root = yaml.compose(text, yaml.SafeLoader)
     names = [key.value for key, _ in root.value] if isinstance(root, yaml.MappingNode) else []
     if twice := [name for name, n in Counter(map(str, names)).items() if n > 1]:
-        raise yaml.YAMLError(f"{twice[0]} stands twice")
+        raise _RefusedError(f"{twice[0]} stands twice")
 
 
 def replace_file(path: Path, text: str) -> None:

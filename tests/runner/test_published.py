@@ -301,7 +301,7 @@ def test_ratios_and_what_differs_in_origin_are_told(tmp_path: Path) -> None:
         ({"case": "wide-area"}, "is of cluster-scaling/in-region, b.csv of cluster-scaling/wide"),
         ({"phase": "warm-up"}, "b.csv: no measured row; allowed"),
         ({"contender": "third"}, "no contender at a point in common"),
-        (None, "b.csv: cannot be read as a record: FileNotFoundError"),
+        (None, "b.csv: cannot be read as a record: nothing is there"),
         ("a,b\n1,2\n", "b.csv: not a record of this schema: differs in"),
     ],
 )
@@ -315,6 +315,12 @@ def test_records_that_do_not_compare(b: Any, says: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=says) as caught:
         compare(a, path)
     assert "\n" not in str(caught.value)
+
+
+def test_the_name_of_a_record_shows_no_password() -> None:
+    """A path loses its scheme in its name, by which a password would be known."""
+    with pytest.raises(UserError, match=r"^\*\*\*@b: cannot be read as a record: nothing is there"):
+        published.compare_records(*[Path("s3://u:hunter22pw@b")] * 2)
 
 
 def test_a_case_is_its_record_and_the_reference(

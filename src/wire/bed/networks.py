@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge, Gt, Le
 
-from wire.errors import UserError, explain, say, show
+from wire.errors import UserError, explain, name_file, say, show
 from wire.files import find_checkout, read_yaml
 
 MB = 1_000_000
@@ -243,13 +243,14 @@ def get_profile(name: str) -> Profile:
         names = ", ".join([*profile_names(), *_ALSO_CALLED])
         allowed = f"{names}, or the path of a YAML file that is there"
         raise UserError(f"profile: {name!r}; allowed: {allowed}")
-    figures = read_yaml(path, f"profile {path.name!r}")
+    name = name_file(path)
+    figures = read_yaml(path, f"profile {name!r}")
     measurement = figures.pop("measurement", {})
     if not isinstance(measurement, dict):
         told = f"measurement: {show(measurement)}; allowed: a mapping"
-        raise UserError(f"profile {path.name!r}: {told}")
+        raise UserError(f"profile {name!r}: {told}")
     figures.pop("scale", None)  # always 1 in the files of earlier calibrations
-    found = replace(make_profile(path.name, figures), measurement=measurement)
+    found = replace(make_profile(name, figures), measurement=measurement)
     if isinstance(measured_on := found.measurement.get("machine"), Mapping):
         from wire.host import differences, machine
 

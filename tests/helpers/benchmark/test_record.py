@@ -232,7 +232,7 @@ def test_damaged_files_are_refused_and_left_alone(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (None, "cannot be read as a record: FileNotFoundError"),
+        (None, "cannot be read as a record: nothing is there"),
         ("[]", "not the runs of a record"),
         ("{", "not the runs of a record"),
         ("[" * 100_000, "not the runs of a record"),

@@ -136,6 +136,15 @@ def test_files_are_refused(checkout: Path, text: str, says: str) -> None:
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_a_name_shows_no_password(checkout: Path) -> None:
+    """A path loses its scheme in its name, by which a password would be known."""
+    (checkout / "s3:").mkdir()
+    (checkout / "s3:" / "u:hunter22pw@x.yml").write_text("{")
+    with pytest.raises(UserError, match=r"profile '\*\*\*@x.yml': is no YAML: line") as caught:
+        get_profile(str(checkout / "s3:" / "u:hunter22pw@x.yml"))
+    assert "hunter" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["moon", "absent.yml", "mine.txt", "", "a\nb.yml"])
 def test_names_are_refused(name: str) -> None:
     """What is neither a profile nor a file is refused with the names there are."""
