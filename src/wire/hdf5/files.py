@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -71,7 +72,11 @@ def _open_bytes(source: Source) -> BinaryIO:
             raise UserError(f"file: {name_source(source)}: {told}")
         return cast(BinaryIO, file)
     location = source if isinstance(source, Location) else open_location(source)
-    return cast(BinaryIO, location.fsspec(skip_instance_cache=True).open(location.path, **how))
+    options = location.fsspec_options()
+    if location.scheme == "s3":  # s3fs asks five times itself, so its client need not
+        options["config_kwargs"] |= {"retries": {"total_max_attempts": 1}}
+    client = fsspec.filesystem(location.scheme, skip_instance_cache=True, **options)
+    return cast(BinaryIO, client.open(location.path, **how))
 
 
 def _open_regular(path: str) -> BinaryIO:
@@ -97,8 +102,10 @@ def open_hdf5(file: Any, name: str, **options: Any) -> Iterator[h5py.File]:
     except UserError:
         raise
     except _ERRORS as error:
-        text = shorten_error(error)
-        told = f"cannot be read ({text}); allowed: a sound file that nothing writes to"
+        text = cut(" ".join(str(error).split()))
+        told = (
+            f"cannot be read ({shorten_error(error)}); allowed: a sound file that nothing writes to"
+        )
         if "file signature not found" in text:
             told = "is not HDF5; allowed: an HDF5 or netCDF-4 file"
         elif "truncated" in text:
@@ -110,7 +117,21 @@ def shorten_error(error: BaseException) -> str:
     """Give what an error says in one line; its kind where it says nothing."""
     if isinstance(error, OSError) and error.errno:
         return explain_system(error)
-    return cut(" ".join(str(error).split()).strip("'\"")) or type(error).__name__
+    text = " ".join(str(error).split()).strip("'\"")
+    for pattern, words in _WORDS:
+        if re.search(pattern, text, re.IGNORECASE):
+            return words
+    return cut(text) or type(error).__name__
+
+
+# What libraries say, in our words.
+_WORDS = (
+    (r"signature not found|truncated", "it is no whole HDF5 file"),
+    (r"filter .*not registered|required filter|plugin", "a filter of it is not installed"),
+    (r"allocat|memory", "it asks for more memory than there is"),
+    (r"connect|endpoint", "its server does not answer"),
+    (r"synchronously|^Unable to|^Can't", "its metadata make no sense"),
+)
 
 
 class Deadline:

@@ -322,6 +322,28 @@ def test_command_refuses_in_one_line(path: Path, tmp_path: Path) -> None:
         assert said in str(error) and "\n" not in str(error) and "abcdef12" not in str(error)
 
 
+def test_what_the_library_says_is_said_in_our_words(tmp_path: Path) -> None:
+    """A header that is damaged has no class or call of a library in its message."""
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.zeros(100))
+    content = (tmp_path / "a.h5").read_bytes()
+    (tmp_path / "a.h5").write_bytes(content[:96] + b"\xff" * 1500 + content[1596:])
+    _, _, error = run(str(tmp_path / "a.h5"))
+    assert isinstance(error, UserError) and "its metadata make no sense" in str(error)
+    assert "synchronously" not in str(error) and "Unable" not in str(error)
+
+
+def test_a_store_that_is_away_is_soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """s3fs asks again itself; that its client did so as well made it 25 times."""
+    given = {"ENDPOINT_URL": "http://127.0.0.1:9", "ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s"}
+    for variable, value in given.items():
+        monkeypatch.setenv(f"AWS_{variable}", value)
+    start_s = time.monotonic()
+    with pytest.raises(UserError, match="its server does not answer"):
+        advise("s3://b/../x.h5", get_profile("in-region"))
+    assert time.monotonic() - start_s < 8
+
+
 class _Drip(Handler):
     """Says that an object is there, without its length, or sends it a byte at a time."""
 
