@@ -283,14 +283,14 @@ def test_slow_start(monkeypatch: pytest.MonkeyPatch, nbytes: int, dilation: floa
     model = replace(network_of(FAR), setup_s=0.0)
     for _ in range(3):
         model = replace(model, initial_window_nbytes=10_000 << window.n_filled)
-        start_s, left = link.time.now_s(), nbytes
+        start_s, left = shared.time.now_s(), nbytes
         stream = shared.open_stream(window=window)
         while left:
             quantum = min(left, stream.quantum_nbytes)
             stream.wait(quantum)
             left -= quantum
         expected_s = model.new_connection_s(nbytes) + nbytes / 20e6
-        assert link.time.now_s() - start_s == pytest.approx(expected_s, rel=1e-6)
+        assert shared.time.now_s() - start_s == pytest.approx(expected_s, rel=1e-6)
     # windows of 10 to 640 kB; one of 1,280 takes longer than a round trip
     waits_s = [0.04 - 0.0005 * 2**i for i in range(7)]
     whole = replace(network_of(FAR), setup_s=0.08)
