@@ -128,7 +128,7 @@ def shorten_error(error: BaseException) -> str:
 _WORDS = (
     (r"signature not found|truncated", "it is no whole HDF5 file"),
     (r"filter .*not registered|required filter|plugin", "a filter of it is not installed"),
-    (r"allocat|memory", "it asks for more memory than there is"),
+    (r"\balloc|memory", "it asks for more memory than there is"),
     (r"connect|endpoint", "its server does not answer"),
     (r"synchronously|^Unable to|^Can't", "its metadata make no sense"),
 )
