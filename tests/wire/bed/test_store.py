@@ -11,8 +11,6 @@ import wire.bed
 from wire.bed.store import EmulatedStore
 from wire.errors import UserError
 
-pytest_plugins = ["wire.bed.pytest_fixtures"]
-
 
 def test_a_script_sees_its_requests_and_their_delays() -> None:
     """A client works unchanged, each request is a row, and a first byte takes what the network says."""
