@@ -279,12 +279,14 @@ _SIGHTS = [
         rf"(?P<before>\b\w{{0,50}}(?:passw(?:or)?d|passphrase|aws_\w*(?:secret|token)\w*):\s*){_VALUE}",
         r"(?P<before>\bBearer\s+)[\w.~+/=-]{8,}",
         r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|gh[a-z]_[0-9A-Za-z]{16,}|github_pat_\w{16,})\b",
+        r"\beyJ[\w-]{8,}\.[\w-]{4,}\.[\w-]*",  # a token of JSON, which begins with {" in base64
+        r"(?P<before>;jsessionid=)[^;/?#\s]+",
     )
 ]
 
 
 # what any of the sights needs, which most texts have not
-_HINT = re.compile(r"[=:@]|%3D|%40|bearer|AKIA|ASIA|gh[a-z]_|github_pat_", re.IGNORECASE)
+_HINT = re.compile(r"[=:@]|%3D|%40|bearer|AKIA|ASIA|gh[a-z]_|github_pat_|eyJ", re.IGNORECASE)
 _BETWEEN = r"(?:^|[/?&;,]|%2F|%3F|%26|%3B|%2C)"
 _IN_PATH = re.compile(
     rf"(?P<before>{_BETWEEN}(?:{_FIELD})(?:=|%3D))(?:(?!{_BETWEEN}).)+", re.IGNORECASE | re.DOTALL
@@ -293,6 +295,9 @@ _OPTION_NAME = re.compile(
     rf"(?:[\w-]*(?:{_NAME})[\w-]*|[\w-]*cookies?|(?:proxy-)?user|pass|pw|auth|authorization|oauth2-bearer|pin|key)",
     re.IGNORECASE,
 )
+# of curl and openssl: a password behind a certificate or a kind of source
+_CERTIFICATES = ("-E", "--cert", "--proxy-cert", "-passin", "-passout")
+_QUERY = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]{1,20}://[^\s?#\"'<>]*)[?#][^\s\"'<>]+", re.IGNORECASE)
 _NO_SECRET_FIELDS = {"accept", "accept-encoding", "cache-control", "content-type", "host", "range", "user-agent"}  # fmt: skip
 
 
@@ -335,6 +340,8 @@ def redact_command(words: Sequence[str]) -> list[str]:
     --------
     >>> redact_command(["curl", "-u", "me:secret", "-H", "X-Key: abc", "--proxy-user=me:secret", "URL"])
     ['curl', '-u', 'me:***', '-H', 'X-Key: ***', '--proxy-user=***', 'URL']
+    >>> redact_command(["curl", "-E", "cert.pem:secret", "http://h/x?key=1#2"])
+    ['curl', '-E', 'cert.pem:***', 'http://h/x?***']
     """
     clean, option = list[str](), ""
     for word in words:
@@ -359,7 +366,8 @@ _SHORT = ("-u", "-U", "-p", "-b", "-H")  # of curl, wget, mysql and others
 
 def _is_secret_option(word: str) -> bool:
     is_named = bool(_OPTION_NAME.fullmatch(word.lstrip("-")))
-    return word in _SHORT or word.lower() in ("--header", "--proxy-header") or is_named
+    is_header = word.lower() in ("--header", "--proxy-header")
+    return word in _SHORT or word in _CERTIFICATES or is_header or is_named
 
 
 def _redact_value(option: str, value: str) -> str:
@@ -369,6 +377,8 @@ def _redact_value(option: str, value: str) -> str:
     if option == "-H" or name in ("--header", "--proxy-header"):
         is_harmless = not colon or before.strip().lower() in _NO_SECRET_FIELDS
         return _redact_word(value) if is_harmless else f"{before}: {_STARS}"
+    if option in _CERTIFICATES:
+        return f"{before}:{_STARS}" if colon else _redact_word(value)
     if option in ("-u", "-U"):  # of Python the option before a script
         return f"{before}:{_STARS}" if colon and "://" not in value else _redact_word(value)
     if option == "-b":  # cookies, or a file of them
@@ -386,7 +396,7 @@ def _redact_word(word: str) -> str:
             inner = [word]
         if len(inner) > 1 and (clean := redact_command(inner)) != inner:
             word = shlex.join(clean)
-    return _IN_PATH.sub(_star, redact(word))
+    return _QUERY.sub(lambda match: f"{match['before']}?{_STARS}", _IN_PATH.sub(_star, redact(word)))
 
 
 def find_command_secrets(words: Sequence[str]) -> tuple[str, ...]:
@@ -404,7 +414,7 @@ def find_command_secrets(words: Sequence[str]) -> tuple[str, ...]:
             option, word = name, value
         if _SECRET_NAME.search(option):
             found.append(word)
-        elif option in ("-u", "--user", "--proxy-user") and ":" in word:
+        elif option in ("-u", "--user", "--proxy-user", *_CERTIFICATES) and ":" in word:
             found.append(word.partition(":")[2])
         option = word if word.startswith("-") else ""
     return tuple(secret for secret in found if len(secret) >= _LOOSE)

@@ -179,6 +179,10 @@ COMMANDS = [
     ([f"https://host/token={CANARY}/f.nc"], "a part of a path"),
     ([f"https://me:{CANARY}@host/f.nc"], "in an address"),
     ([f"https://host/f.nc?sig={CANARY}"], "a query"),
+    ([f"https://host/f.nc?k={CANARY}#{CANARY}"], "any query, for files have none"),
+    (["-E", f"cert.pem:{CANARY}"], "a password of a certificate"),
+    (["-passin", f"pass:{CANARY}"], "a password as openssl takes it"),
+    ([f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.{CANARY}"], "a token of JSON"),
 ]  # fmt: skip
 
 
@@ -214,6 +218,8 @@ def test_command_lines_without_credentials_stay(words: list[str]) -> None:
     ("path", "clean"),
     [
         ("/b/f;sig=abcdef;v=1", "/b/f;sig=***;v=1"),
+        ("/b/f;jsessionid=abcdef/x", "/b/f;jsessionid=***/x"),
+        ("/u/eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdef", "/u/***"),
         ("/b/password=abcdef/f", "/b/password=***/f"),
         ("/b/f%3Bsig%3Dabcdef%26x", "/b/f%3Bsig%3D***%26x"),
         ("/b/%73ig=abcdef", "/b/sig=***"),

@@ -719,8 +719,8 @@ def accept_all(listener: socket.socket, gateway: Gateway) -> None:
 
 def main(arguments: list[str]) -> None:
     """Serve until the program and all that it left have ended."""
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)  # of the terminal they are for the program
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)  # sent to the whole group they are for the program
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     threading.stack_size(STACK_NBYTES)

@@ -95,6 +95,7 @@ def run(
     """
     if sys.platform != "linux":
         raise UserError(f"wire trace on {sys.platform}; allowed: Linux, which tells who connects")
+    _fill_standard_streams()
     given = {**os.environ, **(environment or {})}
     for name in ("https_proxy", "http_proxy", "all_proxy"):
         for variable in (name, name.upper()):  # of a user's own, which the gateway has to ask
@@ -183,6 +184,13 @@ def _digest(output: IO[bytes] | None, digest: hashlib._Hash | None) -> None:
                 digest.update(data)
 
 
+def _fill_standard_streams() -> None:
+    """Open what stands for a standard stream that was closed: a pipe of ours would get its number."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
 def _is_at_terminal() -> bool:
     """Tell whether a terminal is at this process, whose Ctrl-C the program gets too."""
     with suppress(OSError), open("/dev/tty", "rb") as terminal:
@@ -201,6 +209,7 @@ def _signals_for_program() -> Iterator[Callable[[Callable[[int], None]], None]]:
             one(number)
 
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+    numbers += (signal.SIGUSR1, signal.SIGUSR2)  # as batch systems send before the time is over
     is_main = threading.current_thread() is threading.main_thread()
     # one that is ignored stays so, for the program too, which does not inherit a handler
     wanted = [each for each in numbers if is_main and signal.getsignal(each) is not signal.SIG_IGN]
