@@ -297,7 +297,9 @@ _OPTION_NAME = re.compile(
 )
 # of curl and openssl: a password behind a certificate or a kind of source
 _CERTIFICATES = ("-E", "--cert", "--proxy-cert", "-passin", "-passout")
-_QUERY = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]{1,20}://[^\s?#\"'<>]*)[?#][^\s\"'<>]+", re.IGNORECASE)
+_QUERY = re.compile(
+    r"(?P<before>\b[a-z][a-z0-9+.-]{1,20}://[^\s?#\"'<>]*)[?#][^\s\"'<>]+", re.IGNORECASE
+)
 _NO_SECRET_FIELDS = {"accept", "accept-encoding", "cache-control", "content-type", "host", "range", "user-agent"}  # fmt: skip
 
 
@@ -396,7 +398,9 @@ def _redact_word(word: str) -> str:
             inner = [word]
         if len(inner) > 1 and (clean := redact_command(inner)) != inner:
             word = shlex.join(clean)
-    return _QUERY.sub(lambda match: f"{match['before']}?{_STARS}", _IN_PATH.sub(_star, redact(word)))
+    return _QUERY.sub(
+        lambda match: f"{match['before']}?{_STARS}", _IN_PATH.sub(_star, redact(word))
+    )
 
 
 def find_command_secrets(words: Sequence[str]) -> tuple[str, ...]:

@@ -208,8 +208,9 @@ def _signals_for_program() -> Iterator[Callable[[Callable[[int], None]], None]]:
         for one in send if number not in of_terminal else ():
             one(number)
 
-    numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
-    numbers += (signal.SIGUSR1, signal.SIGUSR2)  # as batch systems send before the time is over
+    # the last two as batch systems send them before a job's time is over
+    of_job = (signal.SIGUSR1, signal.SIGUSR2)
+    numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, *of_job)
     is_main = threading.current_thread() is threading.main_thread()
     # one that is ignored stays so, for the program too, which does not inherit a handler
     wanted = [each for each in numbers if is_main and signal.getsignal(each) is not signal.SIG_IGN]

@@ -17,7 +17,11 @@ WIRE = [sys.executable, "-c", "from wire.cli import run; run()", "trace", "--qui
 def test_a_program_runs_whose_streams_are_closed(tmp_path: Path, closed: str) -> None:
     """No pipe of ours takes the number of a stream that is closed."""
     shell = ["sh", "-c", f'"$@" {closed}', "sh", *WIRE, "--out", str(tmp_path / "trace"), "--"]
-    program = [sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w').close(); raise SystemExit(7)"]
+    program = [
+        sys.executable,
+        "-c",
+        f"open({str(tmp_path / 'ran')!r}, 'w').close(); raise SystemExit(7)",
+    ]
     completed = subprocess.run([*shell, *program], capture_output=True, timeout=60, check=False)
     assert completed.returncode == 7 and (tmp_path / "ran").exists()
 
