@@ -1,0 +1,1 @@
+"""Requests that clients make for one access, version by version: environments, counts, and jumps between releases."""
