@@ -26,7 +26,7 @@ import psutil
 import wire
 from wire.bed.certificates import BUNDLE_VARIABLES
 from wire.bed.networks import Profile
-from wire.bed.process import listen
+from wire.bed.relay import listen
 from wire.errors import UserError, show, tell_refusal
 from wire.trace.gateway import Batch, Settings, find_processes
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
