@@ -106,12 +106,10 @@ def write_findings(
     common = {NOISE: Finding(noise), N_BLOCKS: Finding(n_blocks)}
     named = {key: one if isinstance(one, Claim) else Claim(one) for key, one in claims.items()}
     if twice := {*findings, *common} & {*named} | {*findings} & {*common}:
-        raise UserError(f"findings: {', '.join(sorted(twice))} twice; allowed: each key once")
+        raise UserError("findings", f"{', '.join(sorted(twice))} twice", "each key once")
     for key, one in named.items():
         if lost := {*one.keys} - {*findings}:
-            raise UserError(
-                f"claims: {key}: of {', '.join(sorted(lost))}; allowed: keys of findings"
-            )
+            raise UserError("claims", f"{key}: of {', '.join(sorted(lost))}", "keys of findings")
     rows = {key: as_finding(found) for key, found in {**findings, **common}.items()}
     for key, claim in named.items():
         value = float(claim.holds) if claim.is_decided(rows) else math.nan
@@ -173,7 +171,7 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
             return found
     except (ValueError, TypeError, KeyError, OSError, csv.Error) as error:
         told = " ".join(str(error).split())
-        raise UserError(f"{path.name}: not the findings of a page: {told}") from error
+        raise UserError(path.name, f"not the findings of a page: {told}") from error
 
 
 def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:
@@ -197,7 +195,7 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
     True
     """
     if how not in ("", "range", "verdict", "unstable", "count"):
-        raise UserError(f"num: {how!r}; allowed: nothing, range, verdict, unstable, count")
+        raise UserError("num", f"{how!r}", "nothing, range, verdict, unstable, count")
     if how == "unstable":
         return UNSTABLE_MARK if describe_noise(found, noise) else ""
     if found is None:
