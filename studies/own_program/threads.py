@@ -24,6 +24,7 @@ from wire.bed.networks import get_profile
 from wire.bed.testbed import open_testbed
 from wire.errors import UserError
 from wire.trace import findings, launch
+from wire.trace.report import Report
 
 LISTED = Path(__file__).with_name("threads.yaml")
 RECORD = ROOT / "results" / "traced" / "threads.csv"
@@ -90,7 +91,7 @@ def trace_thread(thread: Mapping[str, Any], listed: Mapping[str, Any], place: Lo
     return lines
 
 
-def _waiting_s(told: findings.Report) -> float:
+def _waiting_s(told: Report) -> float:
     return sum(told.time_s[part] for part in ("connections", "first bytes", "bodies"))
 
 

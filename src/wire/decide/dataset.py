@@ -18,6 +18,7 @@ import numpy as np
 import obstore
 import obstore.store
 import zarr
+from obstore.exceptions import NotSupportedError, PermissionDeniedError, UnauthenticatedError
 from zarr.storage import ObjectStore
 
 from wire.bed.locations import open_location
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
 
-_FILES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf")
+_SIGNATURES = (b"\x89HDF\r\n\x1a\n", b"CDF")  # with which HDF5 and netCDF-3 begin
 _METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
 _N_LISTED = 5  # arrays that a message names
 _FAR_APART = 1.5  # times as long as its chunks, from which a variable lies among others
@@ -77,13 +78,14 @@ def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFa
     Of a file, also where it lies, with as many others of its shape as are read together.
     What never ends, or is larger than metadata are, is given up.
     """
-    is_far, name = "://" in address, variable.strip("/")
-    is_file = address.lower().partition("?")[0].endswith(_FILES)
+    name = variable.strip("/")
     try:
         with warnings.catch_warnings(action="ignore"):  # the store is another's, as it is
-            if is_file or not (is_far or Path(address).is_dir()):
+            if "://" in address:
+                return _read_far(address, name, together)
+            if not Path(address).is_dir():
                 return _read_hdf5(address, name, together)
-            with deadline(_FAR_S if is_far else _DISK_S):
+            with deadline(_DISK_S):
                 return _read_zarr(address, name)
     except Exception as error:  # whatever its library makes of a store that is damaged or away
         cause = error.__cause__ if isinstance(error, UserError) else error
@@ -98,6 +100,33 @@ def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFa
         if isinstance(error, OSError) and error.errno:
             reason = explain_system(error)
         raise UserError(f"{told}{reason}; allowed: {_ALLOWED}") from error
+
+
+def _read_far(address: str, variable: str, together: int) -> ArrayFacts:
+    """Read a dataset that is not on disk: a file by its first bytes, whatever it is called, or a Zarr store."""
+    with deadline(_FAR_S):
+        begin = _fetch_begin(address)
+        if begin is None or not begin.startswith(_SIGNATURES):
+            try:
+                return _read_zarr(address, variable)
+            except FileNotFoundError:
+                if begin is None:
+                    raise
+    # what no signature begins may be HDF5 nevertheless, after a block of its user's own
+    return _read_hdf5(address, variable, together)
+
+
+def _fetch_begin(address: str) -> bytes | None:
+    """Fetch the first bytes of an object; None where there is none, none where they are not served.
+
+    Access that is refused is reported by whoever reads next: some stores refuse what is not there.
+    """
+    try:
+        return bytes(obstore.get_range(_open_store(address), "", start=0, end=8))
+    except (FileNotFoundError, PermissionDeniedError, UnauthenticatedError):
+        return None
+    except NotSupportedError:  # of ranges of bytes
+        return b""
 
 
 def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from wire.errors import UserError, cut, say, show, tell_refusal
 
 if TYPE_CHECKING:
     from wire.models.transfer import Network
-    from wire.trace.findings import Report
+    from wire.trace.report import Report
     from wire.trace.rows import Run
 
 SETTINGS = {
@@ -168,7 +167,7 @@ def _tell(
     from wire.trace import render
 
     if is_json:
-        say(json.dumps(asdict(report)))
+        say(json.dumps(report.to_json()))
     elif not quiet:
         say("\n".join(render.render(report, command)), err=err)
 
