@@ -98,12 +98,10 @@ class Findings(UserDict[str, Any]):
         """Keep a finding; refuse what is no number, and keys that every page has."""
         is_number = isinstance(value, Real) and not isinstance(value, bool)
         if not (is_number or isinstance(value, Finding | Interval | Comparison)):
-            raise UserError(
-                f"findings: {key}: {show(value)}; allowed: a Finding, an Interval, a Comparison or a"
-                " number"
-            )
+            allowed = "a Finding, an Interval, a Comparison or a number"
+            raise UserError(f"findings: {key}", show(value), allowed)
         if key in (NOISE, N_BLOCKS):
-            raise UserError(f"findings: {key}: every page has it; allowed: another key")
+            raise UserError("findings", f"{key}, which every page has", "another key")
         super().__setitem__(key, value)
 
     def __ior__(self, others: Any) -> Self:  # type: ignore[override,misc]
@@ -125,13 +123,13 @@ class Claims(UserDict[str, Any]):
         """Keep a claim; refuse one of findings that are not there, and a key that is a finding's."""
         claim = value if isinstance(value, Claim) else Claim(value)
         if not isinstance(claim.holds, bool | np.bool_):
-            raise UserError(f"claims: {key}: {show(value)}; allowed: a Claim, or whether it holds")
+            raise UserError(f"claims: {key}", show(value), "a Claim, or whether it holds")
         if unknown := {*claim.keys} - {*self.findings}:
             raise UserError(
-                f"claims: {key}: of {', '.join(sorted(unknown))}; allowed: keys of findings"
+                f"claims: {key}", f"of {', '.join(sorted(unknown))}", "keys of findings"
             )
         if key in {*self.findings, NOISE, N_BLOCKS}:
-            raise UserError(f"claims: {key}: a finding has it; allowed: another key")
+            raise UserError("claims", f"{key}, which a finding has", "another key")
         super().__setitem__(key, claim)
 
     def __ior__(self, others: Any) -> Self:  # type: ignore[override,misc]
@@ -218,7 +216,7 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
             return found
     except (ValueError, TypeError, KeyError, OSError, csv.Error) as error:
         told = " ".join(str(error).split())
-        raise UserError(f"{path.name}: not the findings of a page: {told}") from error
+        raise UserError(path.name, f"not the findings of a page: {told}") from error
 
 
 def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:
@@ -242,7 +240,7 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
     True
     """
     if how not in ("", "range", "verdict", "unstable", "count"):
-        raise UserError(f"num: {how!r}; allowed: nothing, range, verdict, unstable, count")
+        raise UserError("num", f"{how!r}", "nothing, range, verdict, unstable, count")
     if how == "unstable":
         return UNSTABLE_MARK if describe_noise(found, noise) else ""
     if found is None:

@@ -93,7 +93,7 @@ class Session:
     def testbed(self) -> Testbed:
         """The store, once it is open."""
         if self._testbed is None:
-            raise UserError("session: no store is open; allowed: after `session.open_store()`")
+            raise UserError("session", "no store is open", "after session.open_store()")
         return self._testbed
 
     @property

@@ -38,16 +38,21 @@ class Parameters(ClusterParameters):
         for name in self.entries:
             open_entry(name)
         if not [*self.contenders, *self.entries]:
-            raise UserError("contenders: none; allowed: at least one, or an entry")
+            raise UserError("contenders", "none", "at least one, or an entry")
         if self.contenders and (self.store, self.cluster_kind) != ("embedded", "local"):
             raise UserError(
-                f"contenders: {self.contenders[0]!r} at store {self.store} with cluster_kind:"
-                f" {self.cluster_kind}; allowed: none but entries, or the embedded store and local"
+                "contenders",
+                (
+                    f"{self.contenders[0]!r} at store {self.store} with cluster_kind: "
+                    f"{self.cluster_kind}"
+                ),
+                "none but entries, or the embedded store and local",
             )
         tables = [name for name in self.contenders if SOURCES[name].layout in TABLES]
         if tables and self.steps_per_worker:
             raise UserError(
-                f"steps_per_worker: {self.steps_per_worker} with {tables[0]}; allowed: 0, as a table is"
-                " read whole"
+                "steps_per_worker",
+                f"{self.steps_per_worker} with {tables[0]}",
+                "0, as a table is read whole",
             )
         return self

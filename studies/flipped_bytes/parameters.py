@@ -32,11 +32,12 @@ class Parameters(parameters.Parameters):
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
         if self.store != "embedded":
-            raise UserError(f"store: {self.store!r}; allowed: 'embedded'")
+            raise UserError("store", f"{self.store!r}", "'embedded'")
         for name in self.formats:
             if missing := FORMATS[name].missing():
                 raise UserError(
-                    f"formats: {name!r} cannot be read here; allowed: with it installed"
-                    f" (pip install {' '.join(missing)}), or without it"
+                    "formats",
+                    f"{name!r} cannot be read here",
+                    f"with it installed (pip install {' '.join(missing)}), or without it",
                 )
         return self

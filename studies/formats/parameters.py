@@ -73,7 +73,8 @@ class Parameters(parameters.Parameters):
         if n_values > most:
             why = f"with {as_text[0]}" if as_text else "which every format is made from"
             raise UserError(
-                f"array_shape: {self.array_shape} of {4 * n_values / 1e9:.3g} GB;"
-                f" allowed: at most {4 * most / 1e9:.3g} GB, {why}"
+                "array_shape",
+                f"{self.array_shape} of {4 * n_values / 1e9:.3g} GB",
+                f"at most {4 * most / 1e9:.3g} GB, {why}",
             )
         return self

@@ -36,7 +36,7 @@ class Parameters(parameters.Parameters):
         for chunk_shape in self.chunk_shapes:
             check_chunk_shape(self.array_shape, chunk_shape)
         if self.store != "embedded":  # the proxy stands before a store of this machine
-            raise UserError(f"store: {self.store!r}; allowed: 'embedded'")
+            raise UserError("store", f"{self.store!r}", "'embedded'")
         if self.ladder and not self.processors:
-            raise UserError("processors: 0 with a ladder; allowed: at least 1, which are charged")
+            raise UserError("processors", "0 with a ladder", "at least 1, which are charged")
         return self

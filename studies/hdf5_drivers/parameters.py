@@ -54,5 +54,5 @@ class Parameters(parameters.Parameters):
     def _check_default(self) -> Self:
         for name in ("reads", "one_variable"):
             if (given := getattr(self, name)) and DEFAULT not in given:
-                raise UserError(f"{name}: {', '.join(given)}; allowed: also {DEFAULT}")
+                raise UserError(name, ", ".join(given), f"also {DEFAULT}")
         return self

@@ -27,7 +27,7 @@ import wire
 from wire.bed.certificates import BUNDLE_VARIABLES
 from wire.bed.networks import Profile
 from wire.bed.process import listen
-from wire.errors import UserError, show, tell_refusal
+from wire.errors import UserError, convert_system_error, describe_refusal, explain_system, show
 from wire.trace.gateway import Batch, Settings, find_processes
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
 from wire.trace.trust import FILE_NAMES, mark_of
@@ -94,18 +94,18 @@ def run(
     runs there may be a UserError, and nothing raises afterwards.
     """
     if sys.platform != "linux":
-        raise UserError(f"wire trace on {sys.platform}; allowed: Linux, which tells who connects")
+        raise UserError("wire trace", f"on {sys.platform}", "Linux, which tells who connects")
     _fill_standard_streams()
     given = {**os.environ, **(environment or {})}
     for name in ("https_proxy", "http_proxy", "all_proxy"):
         for variable in (name, name.upper()):  # of a user's own, which the gateway has to ask
             url = given.get(variable, "")
             if "://" in url and urlsplit(url).scheme != "http":
-                raise UserError(f"{variable} is {url}; allowed with wire trace is http://HOST:PORT")
+                raise UserError(variable, url, "http://HOST:PORT with wire trace")
     try:
         folder = Path(tempfile.mkdtemp(prefix="wire-trace-"))  # of mode 700
     except OSError as error:
-        raise UserError(tell_refusal(error)) from error
+        raise convert_system_error(error) from error
     settings = Settings(folder, secrets.token_hex(8), os.getpid(), profile)
     guard = _Guard(settings, given)
     theirs = make_environment(given, port=guard.port, settings=settings)
@@ -128,8 +128,8 @@ def _run(
                 output = subprocess.PIPE if digest else None
                 child = subprocess.Popen(command, env=env, stdout=output)
         except OSError as error:
-            told = f"COMMAND is {show(command[0])}; {error.strerror}; allowed: a program on PATH"
-            raise UserError(told) from error
+            problem = f"{show(command[0])}; {explain_system(error)}"
+            raise UserError("COMMAND", problem, "a program on PATH") from error
         pass_on(child.send_signal)
         watch = _Watch(child.pid, guard.port)
         reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)
@@ -263,14 +263,14 @@ class _Guard:
         except EOFError:
             refusal = f"the gateway did not start: {' '.join(log.read_text().split()[-20:])}"
         except OSError as error:
-            refusal = tell_refusal(error)
+            refusal = describe_refusal(error)
         if refusal:
             self._pipe.close()
             self._listener.close()
             with suppress(AttributeError, subprocess.TimeoutExpired):  # there may be none
                 self._process.wait(STOP_TIMEOUT_S)
             shutil.rmtree(self._settings.folder, ignore_errors=True)
-            raise UserError(refusal)
+            raise UserError("wire trace", refusal)
 
     def _read(self) -> None:
         """Gather what gateways see, to the end of the program."""
