@@ -31,6 +31,8 @@ _MOST_OF_TEXT = 10**8  # values: some 1.2 GB of text, and the memory of several
 class Parameters(parameters.Parameters):
     """An array, and the clients that read it in the format of each."""
 
+    study = "formats"
+
     array_shape: Shape = Field([4, 10, 120, 160], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 5, 120, 160], description="elements of a stored chunk")
     codec: Codec = Field(
