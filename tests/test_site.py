@@ -245,7 +245,11 @@ def test_timed_code_is_seen_and_what_ran_is_offered(site: Path, name: str) -> No
     text = article((site / name).read_text())
     shown = re.findall(r'<div class="cell [^"]*docutils container">\s*<div class="(\w+)', text)
     assert "cell_input" in shown
-    drawn = re.findall(r'<div class="cell ([^"]*)docutils container"(?:(?!<div class="cell ).)*?<figure', text, re.S)
+    drawn = re.findall(
+        r'<div class="cell ([^"]*)docutils container"(?:(?!<div class="cell ).)*?<figure',
+        text,
+        re.S,
+    )
     assert all("tag_hide-input" in tags or "tag_remove" in tags for tags in drawn)
     pictures = read_pages(site)[name].pictures
     figures = [one for one in pictures if "_images" in (one.get("src") or "")]

@@ -349,7 +349,10 @@ def test_an_unstable_number_carries_a_mark_with_its_reason(built: Path) -> None:
     reason = "unstable: noise of 13 % exceeds 8 %"
     mark = f'<sup class="unstable" title="{reason}" role="img" aria-label="{reason}" tabindex="0">\u2020</sup>'
     assert f"Noisy{mark} above 8 %, quiet. " in text
-    own = re.search(r'<span class="num" title="noise 13 %; record [^"]*" tabindex="0">2x</span>(.*?), with', text)
+    own = re.search(
+        r'<span class="num" title="noise 13 %; record [^"]*" tabindex="0">2x</span>(.*?), with',
+        text,
+    )
     assert own and own[1] == mark, "a number whose own noise is known carries its mark by itself"
     assert '<span class="not-so">(not decided in these results) </span> So.' in text
 
