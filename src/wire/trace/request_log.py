@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from wire.errors import redact_paths, tell_refusal
+from wire.errors import redact_paths, describe_refusal
 from wire.trace.rows import TracedRequest, Tunnel
 
 LOG_NAME = "requests.jsonl"
@@ -67,7 +67,7 @@ class RequestLog:
         try:
             self._is_torn = os.write(self._file, line) < len(line)
         except OSError as error:  # a full disk is no reason for the program to fail
-            self.problem = tell_refusal(error)
+            self.problem = describe_refusal(error)
 
     def close(self) -> None:
         """Close the file."""
