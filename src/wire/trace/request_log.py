@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from wire.errors import redact_paths, describe_refusal
+from wire.errors import describe_refusal, redact_paths
 from wire.trace.rows import TracedRequest, Tunnel
 
 LOG_NAME = "requests.jsonl"
