@@ -69,9 +69,7 @@ class Registry[R: Reader](Mapping[str, R]):
         """Add readers; refuse a name that another has."""
         for reader in readers:
             if reader.name in self._readers:
-                raise UserError(
-                    f"{self.kind}: {reader.name} is registered twice; allowed: each name once"
-                )
+                raise UserError(self.kind, f"{reader.name} is registered twice", "each name once")
             self._readers[reader.name] = reader
 
     def _complete(self) -> dict[str, R]:
@@ -120,7 +118,8 @@ def leave_out(absent: Mapping[str, str]) -> dict[str, str]:
     if absent and RENDERED in os.environ:
         ways = "; ".join(dict.fromkeys(absent.values()))
         raise UserError(
-            f"contenders: {', '.join(absent)} cannot run here, and a page that is rendered would"
-            f" lose their rows; allowed: all readers of the record ({ways})"
+            "contenders",
+            f"{', '.join(absent)} cannot run here, and a page that is rendered would lose their rows",
+            f"all readers of the record ({ways})",
         )
     return dict(absent)

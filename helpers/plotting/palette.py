@@ -138,7 +138,9 @@ def find_style(name: str, kind: Kind) -> Style:
     """Return the style of one contender, or refuse it by its name."""
     if name not in (styles := list_styles(kind)):
         raise UserError(
-            f"{kind}: no colour and marker for {name}; allowed: {', '.join(styles)}, or a reader"
-            f" that registers its own, or a line in {Path(__file__).name}"
+            kind,
+            f"no colour and marker for {name}",
+            f"{', '.join(styles)}, or a reader that registers its own, or a line in"
+            f" {Path(__file__).name}",
         )
     return styles[name]

@@ -42,32 +42,37 @@ _DISK_S, _FAR_S = 10, 60  # that metadata may take, on disk and elsewhere
 _LISTED_S = 5  # that the datasets of a file are looked at
 _ALLOWED = "a Zarr store, or an HDF5 or netCDF-4 file, on disk, under s3:// or https://"
 # What libraries say, and what to do.
-_REASONS: Sequence[tuple[str, str]] = (
-    (r"signature not found", f"it is not HDF5; allowed: {_ALLOWED}"),
+_REASONS: Sequence[tuple[str, str, str]] = (
+    (r"signature not found", "it is not HDF5", _ALLOWED),
     (
         r"slow ?down|\b503\b|\b429\b|too many requests|reduce your request rate",
-        "the store asks to wait (SlowDown); allowed: the same again in a minute",
+        "the store asks to wait (SlowDown)",
+        "the same again in a minute",
     ),
     (
         r"\b40[13]\b|denied|forbidden|credential|unauthor|signature|InvalidAccessKeyId",
-        "access is refused; allowed: credentials that may read it (AWS_ACCESS_KEY_ID and"
+        "access is refused",
+        "credentials that may read it (AWS_ACCESS_KEY_ID and"
         " AWS_SECRET_ACCESS_KEY, a profile or a role), or a public dataset",
     ),
-    (r"not done in", "its metadata take too long; allowed: what is read in time"),
+    (r"not done in", "its metadata take too long", "what is read in time"),
     (
         r"timed? ?out|connect|dns|resolve|unreachable|error sending request|endpoint",
-        "its server does not answer; allowed: an address that this machine reaches",
+        "its server does not answer",
+        "an address that this machine reaches",
     ),
-    (r"not ?found|\b404\b|no such file|nosuch", f"nothing is there; allowed: {_ALLOWED}"),
+    (r"not ?found|\b404\b|no such file|nosuch", "nothing is there", _ALLOWED),
     (
         r"data ?type|dtype",
-        "its type of data is none that is known here; allowed: one that zarr reads",
+        "its type of data is none that is known here",
+        "one that zarr reads",
     ),
-    (r"codec|compressor|filter", "its codec is none that is installed; allowed: one of zarr's"),
+    (r"codec|compressor|filter", "its codec is none that is installed", "one of zarr's"),
     (
         r"^KeyError|^TypeError|^ValueError|^AttributeError|^IndexError|^AssertionError|Decode"
         r"|^Metadata|^RecursionError|^OverflowError|^ZeroDivision|Validation",
-        f"its metadata make no sense; allowed: {_ALLOWED}",
+        "its metadata make no sense",
+        _ALLOWED,
     ),
 )
 
@@ -90,16 +95,16 @@ def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFa
     except Exception as error:  # whatever its library makes of a store that is damaged or away
         cause = error.__cause__ if isinstance(error, UserError) else error
         text = " ".join(redact(str(cause)).split()) or type(cause).__name__
-        told = f"dataset: {cut(repr(redact(address)))}: "
-        for pattern, reason in _REASONS:
+        shown = cut(repr(redact(address)))
+        for pattern, reason, allowed in _REASONS:
             if cause and re.search(pattern, f"{type(cause).__name__} {text}", re.IGNORECASE):
-                raise UserError(told + reason) from error
+                raise UserError("dataset", f"{shown}: {reason}", allowed) from error
         if isinstance(error, UserError):
             raise
         reason = "it cannot be read"
         if isinstance(error, OSError) and error.errno:
             reason = explain_system(error)
-        raise UserError(f"{told}{reason}; allowed: {_ALLOWED}") from error
+        raise UserError("dataset", f"{shown}: {reason}", _ALLOWED) from error
 
 
 def _read_far(address: str, variable: str, together: int) -> ArrayFacts:
@@ -135,12 +140,12 @@ def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
     names = tuple(one.variable for one in ordered)
     listed = f"{len(names)} arrays, the largest first: {cut(', '.join(names[:_N_LISTED]))}"
     if variable and variable not in names:
-        raise UserError(f"variable: {show(variable)}; allowed: of {listed}")
+        raise UserError("variable", show(variable), f"of {listed}")
     named = [one for one in ordered if not variable or one.variable == variable]
     usable = [one for one in named if one.shape and one.nbytes and not one.dtype.hasobject]
     if not usable:
         allowed = "an array with elements, of a type of fixed size"
-        raise UserError(f"variable: {cut(variable) or listed}; allowed: {allowed}")
+        raise UserError("variable", cut(variable) or listed, allowed)
     _check_extents(usable[0])
     return replace(usable[0], names=names, n_alike=len(_find_alike(ordered, usable[0])))
 
@@ -156,7 +161,7 @@ def _check_extents(array: ArrayFacts) -> None:
         if not all(1 <= n <= MOST_EXTENT for n in extents) or nbytes > MOST_ARRAY_NBYTES:
             allowed = f"extents from 1 to {MOST_EXTENT}, and {MOST_ARRAY_NBYTES} bytes"
             told = f"{cut(array.variable)} has extents {show([*extents])}"
-            raise UserError(f"variable: {told}; allowed: {allowed}")
+            raise UserError("variable", told, allowed)
 
 
 def _find_alike(arrays: Iterable[ArrayFacts], first: ArrayFacts) -> list[str]:
@@ -247,8 +252,8 @@ class _Bounded(ObjectStore[Any]):
             async for piece in result.stream():
                 content += bytes(piece)
                 if max(size, len(content)) > _METADATA_NBYTES:
-                    told = f"dataset: {cut(key)} is none to read"
-                    raise UserError(f"{told}; allowed: at most {_METADATA_NBYTES:,} bytes")
+                    problem = f"{cut(key)} is none to read"
+                    raise UserError("dataset", problem, f"at most {_METADATA_NBYTES:,} bytes")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         return bytes(content)
@@ -282,7 +287,7 @@ def _find_version(store: Any, address: str) -> Literal[2, 3]:
             continue
         if not 0 < size <= _METADATA_NBYTES:
             allowed = f"a file of 1 to {_METADATA_NBYTES:,} bytes"
-            raise UserError(f"dataset: {name} is none to read; allowed: {allowed}")
+            raise UserError("dataset", f"{name} is none to read", allowed)
         return 3 if name == "zarr.json" else 2
     raise error
 
@@ -306,7 +311,7 @@ def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
     with open_source(address, _FAR_S) as file:
         if file.read(3) == b"CDF":
             told = f"{shown} is netCDF-3, which has no chunks"
-            raise UserError(f"dataset: {told}; allowed: {_ALLOWED}")
+            raise UserError("dataset", told, _ALLOWED)
         file.seek(0)
         with open_hdf5(file, shown) as root:
             for path, one in walk(root, limit := Deadline(_LISTED_S)):
@@ -316,7 +321,7 @@ def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
             if limit.n_left_out and variable not in {one.variable for one in found}:
                 if variable not in root:
                     told = f"{shown} has more datasets than are looked at in {_LISTED_S} s"
-                    raise UserError(f"dataset: {told}; allowed: one that --variable names")
+                    raise UserError("dataset", told, "one that --variable names")
                 found.append(_describe_hdf5(variable, root[variable]))
             chosen = _choose(found, variable)
             is_scattered, node = False, root[chosen.variable]

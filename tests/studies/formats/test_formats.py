@@ -122,7 +122,7 @@ def test_spoilt_values_are_not_made_into_formats(server: Server) -> None:
 def test_a_contender_without_its_package_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named with how to get it, and the others go on."""
     lacking = replace(FORMAT_READERS["zarr-obstore"], packages=("no-such-package", "zarr"))
-    monkeypatch.setitem(FORMAT_READERS, "lacking", lacking)  # type: ignore[arg-type]
+    monkeypatch.setitem(FORMAT_READERS._readers, "lacking", lacking)
     found = workload.list_missing(["zarr-obstore", "lacking"])
     assert found == {"lacking": "pip install no-such-package"}
 
