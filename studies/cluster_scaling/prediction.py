@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from helpers.arrays.readers import Reader
+from helpers.arrays.readers import ArrayReader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.parameters import AUTO
@@ -31,7 +31,7 @@ Fitted to processor time of graphs of 10^3 to 10^6 trivial tasks on a machine of
 
 
 def read_clients(
-    calibrated: pd.DataFrame, readers: Mapping[str, Reader], *, n_chunks: int
+    calibrated: pd.DataFrame, readers: Mapping[str, ArrayReader], *, n_chunks: int
 ) -> Clients:
     """Learn from a calibration how each contender reads, the ceiling included.
 
@@ -145,8 +145,9 @@ def choose_dilation(clients: Clients, profile: Profile, n_chunks: Mapping[int, i
         if 2 * high > _MOST_DILATION:
             share, slowest = find_share(clients, profile, n_chunks, dilation=high)
             raise UserError(
-                f"dilation: auto; processors have {share:.0%} of the time of {slowest}"
-                f" even at {high}; allowed: a network that is slower"
+                "dilation",
+                f"auto; processors have {share:.0%} of the time of {slowest} even at {high}",
+                "a network that is slower",
             )
         high *= 2
     return bisect_left(range(high), True, lo=high // 2 + 1, key=is_enough)

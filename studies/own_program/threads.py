@@ -24,6 +24,7 @@ from wire.bed.networks import get_profile
 from wire.bed.testbed import open_testbed
 from wire.errors import UserError
 from wire.trace import findings, launch
+from wire.trace.report import Report
 
 LISTED = Path(__file__).with_name("threads.yaml")
 RECORD = ROOT / "results" / "traced" / "threads.csv"
@@ -69,7 +70,7 @@ def trace_thread(thread: Mapping[str, Any], listed: Mapping[str, Any], place: Lo
         given = where | {"AWS_ALLOW_HTTP": "true"} | asked.get("variables", {})
         runs = [launch.run(command, environment=given, is_silent=True) for _ in range(1 + _N_RUNS)]
         if any(run.exit_code for run in runs):
-            raise UserError(f"{thread['thread']}, {state}: the program failed")
+            raise UserError(f"{thread['thread']}, {state}", "the program failed")
         told = sorted(map(findings.report, runs[1:]), key=_waiting_s)[_N_RUNS // 2]
         first = told.findings[0] if told.findings else None
         lines.append(
@@ -90,7 +91,7 @@ def trace_thread(thread: Mapping[str, Any], listed: Mapping[str, Any], place: Lo
     return lines
 
 
-def _waiting_s(told: findings.Report) -> float:
+def _waiting_s(told: Report) -> float:
     return sum(told.time_s[part] for part in ("connections", "first bytes", "bodies"))
 
 

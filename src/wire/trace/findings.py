@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -20,6 +20,7 @@ from wire.models import WORTH
 from wire.models.transfer import Network, count_waits
 from wire.trace import analysis
 from wire.trace.analysis import is_data, is_metadata, kind_of, span_of
+from wire.trace.report import Finding, Report
 from wire.trace.rows import METADATA_SERVICES
 from wire.trace.whatif import HANDSHAKE_ROUND_TRIPS, RETRIED, Asked, Edit, Trace, split
 
@@ -49,24 +50,6 @@ class Cause:
     evidence: str
     edit: Edit | None = None  # what would be asked for without it
     saved_s: float = 0.0  # seconds that it takes, where no edit of requests mends it
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a user reads of a cause."""
-
-    name: str
-    title: str
-    count: int
-    evidence: str
-    line: str  # that changes it
-    # of the whole program, times as fast; 0 where the result is wrong, and where only reading less helps
-    gain: float
-    seconds: float  # of the whole program, predicted
-    is_bound: bool  # whether the trace does not show enough for one number: the gain may be lower
-    setting: str  # of `--try`, or nothing
-    see: str  # address in the book
-    least_gain: float = 0.0  # where the gain may be lower; 0 where it is so much at most
 
 
 def _drop(trace: Trace, places: Sequence[int], evidence: str, *, n_kept: int = 0) -> Cause | None:
@@ -526,33 +509,6 @@ def wall_on(trace: Trace, base_s: float) -> float:
     return wall_s if trace.network is None else wall_s - trace.span_s + base_s
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What is said of a run."""
-
-    wall_s: float
-    exit_code: int
-    n_requests: int
-    hosts: list[str]
-    n_waits: int  # requests in the longest chain, each begun after the one before had ended
-    n_in_flight: int  # at most
-    moved_nbytes: int
-    unique_nbytes: int  # each byte of each object once
-    sent_nbytes: int
-    time_s: dict[str, float]  # what each second went to; they add up to `wall_s`
-    kinds: dict[str, int]  # requests of each kind of object
-    first_byte_s: tuple[float, float]  # median and 95th percentile
-    stream_mb_per_s: float  # 0 where no body was large enough to tell
-    gateway_share: float  # of the wall time, for which the gateway had a processor
-    on: str  # network on which times are predicted, or nothing
-    predicted_s: float  # wall time there
-    findings: list[Finding]
-    not_seen: list[str]
-    notes: list[str] = field(default_factory=list)  # on how far the findings reach
-    # answers from 400 on, and requests without one, by status
-    refused: dict[int, int] = field(default_factory=dict)
-
-
 WITHIN_S = 8.0
 """Seconds in which a report is made: of a larger trace it has the requests alone."""
 
@@ -594,6 +550,7 @@ def _list(run: Run, name: str) -> Report:
         for one in run.unread
     ]
     return Report(
+        verdict=f"{len(run.rows):,} requests in {run.wall_s:.3g} s",
         wall_s=run.wall_s,
         exit_code=run.exit_code,
         n_requests=len(run.rows),

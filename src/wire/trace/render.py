@@ -10,7 +10,8 @@ from http import HTTPStatus
 
 from wire.errors import cut, printable, write_bytes
 from wire.trace.analysis import kind_of
-from wire.trace.findings import N_PRINTED, Finding, Report
+from wire.trace.findings import N_PRINTED
+from wire.trace.report import Finding, Report
 from wire.trace.rows import Run, TracedRequest
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
