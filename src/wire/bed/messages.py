@@ -125,7 +125,9 @@ def key_of(target: bytes) -> str:
 
 def range_of(request: Head, response: Head | None) -> tuple[int | None, int | None]:
     """Return start and length in bytes of the range that a request asks for."""
-    asked = _RANGE.fullmatch(request.fields.get(b"range", b""))
+    asked = _RANGE.fullmatch(
+        request.fields.get(b"range") or request.fields.get(b"x-ms-range", b"")  # of Azure
+    )
     if asked is None:
         return None, None
     if response is not None and (

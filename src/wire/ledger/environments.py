@@ -108,7 +108,7 @@ def make_environment(environment: Environment) -> Path:
             except (subprocess.CalledProcessError, FileNotFoundError) as error:
                 output = getattr(error, "stderr", "") or str(error)
                 reason = " ".join(output.split())[-300:]
-                raise UserError(f"{environment.name}: cannot be installed: {reason}") from error
+                raise UserError(environment.name, f"cannot be installed: {reason}") from error
             seal(venv)
     return python
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,8 @@ _PAGE_NBYTES = 4 * 2**20
 ARRAY_SHAPE = (512, 512)
 _CHUNK_SHAPE = (64, 128)
 N_GROUPS, N_COORDINATES = 24, 40
+WRITTEN = {"written-tree": 13, "appended": 9}
+"""Layouts that an access writes, and the objects there afterwards: of metadata, and of chunks."""
 
 Values = NDArray[np.float64]
 
@@ -53,6 +54,8 @@ def write_layouts(
         expected |= _write_files(folder, rng)
     if set(layouts) & {"tree", "tree-unconsolidated"}:
         _write_trees(folder, rng)
+    if "appended" in layouts:
+        _write_dataset(folder, rng)
     if "coordinates" in layouts:
         _write_coordinates(folder, rng)
     if set(layouts) & {SHARDED, "chunks"}:
@@ -64,6 +67,7 @@ def write_layouts(
         ("tree-unconsolidated", "open tree"): N_GROUPS + 1,
         ("coordinates", "open"): N_COORDINATES,
         ("written-tree", "write tree"): 5,
+        ("appended", "append"): 4,
     }
     store = near.obstore()
     for path in sorted(folder.rglob("*")):
@@ -124,6 +128,16 @@ def _write_trees(folder: Path, rng: np.random.Generator) -> None:
             tree.to_zarr(folder / layout, zarr_format=3, consolidated=is_consolidated)
 
 
+def _write_dataset(folder: Path, rng: np.random.Generator) -> None:
+    """Write a dataset of eight steps, to be appended to."""
+    import xarray as xr
+
+    coordinates = {"time": np.arange(8.0), "x": np.arange(16)}
+    dataset = xr.Dataset({"a": (("time", "x"), rng.random((8, 16)))}, coordinates)
+    encoding = {"a": {"chunks": (4, 16)}, "time": {"chunks": (4,)}}
+    dataset.to_zarr(folder / "appendable", zarr_format=3, consolidated=False, encoding=encoding)
+
+
 def _write_coordinates(folder: Path, rng: np.random.Generator) -> None:
     """Write a dataset whose every variable has a coordinate of its own."""
     import xarray as xr
@@ -165,5 +179,3 @@ def _write_table(folder: Path, rng: np.random.Generator) -> dict[tuple[str, str]
     table = pyarrow.table(columns)
     pyarrow.parquet.write_table(table, folder / "table.parquet", row_group_size=100_000)
     return {("parquet", "one column"): int(columns["c3"].sum())}
-
-

