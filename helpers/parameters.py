@@ -123,6 +123,8 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_default=True)
 
+    study: ClassVar[str]  # its name, as in notebooks/NAME.ipynb
+
     # How long to go on, or where rows and workers are: not what is measured.
     not_measured: ClassVar[frozenset[str]] = frozenset(
         {

@@ -72,6 +72,8 @@ class ClusterParameters(parameters.Parameters):
 class Parameters(ClusterParameters):
     """An array, the readers to compare, and the clusters to read it with."""
 
+    study = "cluster-scaling"
+
     contenders: Annotated[list[Annotated[str, OneOf(READERS)]], Field(min_length=1)] = Field(
         [
             "zarr-s3fs",

@@ -16,6 +16,8 @@ from wire.errors import UserError
 class Parameters(ClusterParameters):
     """An array, the sources to read it from, and the clusters to read it with."""
 
+    study = "cluster-studies"
+
     dataset: str = Field("enlarged-relief", description="entry of catalog.yml that is made here")
     array_shape: ArrayShape = Field([1, 1, 180, 360], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 1, 90, 90], description="elements of a stored chunk")

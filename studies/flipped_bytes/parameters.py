@@ -16,6 +16,8 @@ from wire.errors import UserError
 class Parameters(parameters.Parameters):
     """An array, the formats that hold it, and how many of their bytes are flipped."""
 
+    study = "flipped-bytes"
+
     array_shape: ArrayShape = Field([1, 4, 160, 160], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 1, 160, 160], description="elements of a chunk")
     formats: Annotated[

@@ -15,6 +15,8 @@ from wire.errors import UserError
 class Parameters(parameters.Parameters):
     """An array in few and in many chunks, and a network to emulate at two dilations."""
 
+    study = "harness"
+
     array_shape: ArrayShape = Field([2, 10, 240, 320], description="elements: time, depth, y, x")
     chunk_shapes: Annotated[list[Shape], Field(min_length=2)] = Field(
         [[1, 1, 240, 320], [1, 1, 60, 320]],

@@ -32,6 +32,8 @@ _MOST_IN_FLIGHT = 4096  # connections of one process, each a file that is open
 class Parameters(parameters.Parameters):
     """An array, and the settings of one process that reads it."""
 
+    study = "requests-in-flight"
+
     array_shape: ArrayShape = Field([2, 16, 60, 80], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 1, 60, 80], description="elements of a stored chunk")
     codec: Codec = Field("blosc-zstd", description="compression of the chunks")
