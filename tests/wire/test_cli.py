@@ -77,8 +77,8 @@ def test_help_imports_no_command() -> None:
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (UserError("seed: 2"), "error: seed: 2"),
-        (UserError("a\x1b[31mb"), r"error: a\\x1b\[31mb"),
+        (UserError("seed", 2), "error: seed: 2"),
+        (UserError("a", "\x1b[31mb"), r"error: a: \\x1b\[31mb"),
         (OSError(errno.ENOSPC, "No space left", "a\x1b[31mb"), r"error: a\\x1b\[31mb: no space is left; allowed"),
         (ModuleNotFoundError("no", name="zarr"), r"error: wire .*: zarr is not installed; allowed: after pip"),
         (OSError(errno.EBADF, "at redis://u:secret@host"), r"(?s)Traceback.*redis://\*\*\*@host"),
