@@ -50,11 +50,11 @@ run-all: env  ## measure the cases of SITE (default laptop) in half an hour, wit
 run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 	@exec $(RUN) run "$(CASE)" --site "$(SITE)" $(FLAGS)
 
-ledger: env  ## measure what each client asks of the store, version by version
-	@exec $(RUN) run request-ledger/versions $(FLAGS)
+ledger: env  ## measure what each client requests of the store, version by version
+	@for case in request-ledger/versions request-jumps/file-objects request-jumps/groups-and-arrays; do $(RUN) run $$case $(FLAGS) || exit 1; done
 
-ledger-check: env  ## ask what the newest clients ask of the store, and fail where it is more than the record has
-	@mkdir -p _build && bash -o pipefail -c '$(RUN) ledger check 2>&1 | tee _build/ledger-check.txt'
+ledger-check: env  ## measure what the newest clients request, and fail where it is more than the ledger has
+	@mkdir -p _build && bash -o pipefail -c '{ $(RUN) ledger check; a=$$?; $(BIN)/python -m studies.request_ledger.cli; exit $$((a | $$?)); } 2>&1 | tee _build/ledger-check.txt'
 
 reference: env  ## measure all cases with all their blocks, going on where it was ended, and promote them
 	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)

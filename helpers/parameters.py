@@ -228,6 +228,8 @@ class Study:
     cover: tuple[str, str] | None = None
     # text that pages include, by file name below `_generated/`
     fragments: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    # files that the book serves as they are, by their path below `_static/`
+    served: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
 
 def later(module: str, name: str, *given: Any) -> Callable[..., Any]:

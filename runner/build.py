@@ -167,6 +167,9 @@ def _write_generated(pages: Sequence[Page], into: Path, *, root: Path, say: Say)
     for name, study in find_studies().items():
         table = partial(_render_parameters, find_parameters(name))
         makers |= {f"parameters-{name}.md": table, **study.fragments}
+        for served, make in study.served.items():
+            (into / "_static" / served).parent.mkdir(parents=True, exist_ok=True)
+            (into / "_static" / served).write_text(make(), encoding="utf-8")
     texts = [path.read_text(encoding="utf-8") for path in into.glob("*.md")]
     for name in {name for text in texts for name in re.findall(r"_generated/([\w.-]+)", text)}:
         if name in makers:

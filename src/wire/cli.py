@@ -27,7 +27,7 @@ _COMMANDS = {  # where each is, the extra that brings its packages, and what it 
     "derive": ("runner.cli", "book", "Write the schemas of case files, and tables of published claims."),
     "fit": ("wire.scaling:fit", "scaling", "Say from a few sizes how far workers help."),
     "hdf5": ("wire.hdf5.cli", "hdf5", "Say what is wrong with an HDF5 file, and what gains."),
-    "ledger": ("studies.request_ledger.cli", "book", "Check what clients ask of the store."),
+    "ledger": ("wire.ledger.cli", "ledger", "Check what a client requests with a package of yours."),
     "publish": ("runner.cli", "book", "Promote results to the reference."),
     "run": ("runner.cli", "book", "Run one case of a study."),
     "run-all": ("runner.cli", "book", "Run every case of a site, and build the book."),

@@ -1,4 +1,4 @@
-"""``wire ledger``: what the newest versions ask for, against the committed record."""
+"""Check what the newest versions request of whole chunks, against the committed record: ``python -m studies.request_ledger.cli``."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from studies.request_ledger.workload import (
 from studies.request_ledger.written import write_layouts
 from wire.bed.networks import get_profile
 from wire.bed.testbed import open_testbed
+from wire.cli import end_well
 from wire.errors import say
 
 NEWEST = "newest"
@@ -84,12 +85,7 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     return findings.compare(before, merged[merged["environment"] == last]), absent
 
 
-@click.group()
-def ledger() -> None:
-    """Check what each client asks of the store, version by version."""
-
-
-@ledger.command()
+@click.command()
 @click.option(
     "--client",
     "clients",
@@ -121,3 +117,8 @@ def check(clients: tuple[str, ...], is_json: bool) -> None:
             which = "what was checked asks" if absent else "all newest versions ask"
             say(f"{which} for what the record has")
     sys.exit(any(line["is_more"] for line in lines))
+
+
+if __name__ == "__main__":
+    with end_well():
+        check(standalone_mode=False)

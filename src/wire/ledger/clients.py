@@ -404,6 +404,15 @@ CLIENTS = {
         },
         'xr.open_dataset("s3://...", engine="h5netcdf")',
     ),
+    "xarray-url-blocks": LedgerClient(
+        "xarray h5netcdf s3fs",
+        {
+            ("hdf5-scattered", "three variables"): partial(
+                read_by_h5netcdf, name="hdf5-scattered", options={"open_kwargs": BLOCKS}
+            )
+        },
+        'xr.open_dataset("s3://...", engine="h5netcdf", open_kwargs={...})',
+    ),
     "pyfive-s3fs": LedgerClient(
         "pyfive s3fs",
         {

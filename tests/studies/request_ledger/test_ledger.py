@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from studies.request_ledger import client_process, environments, findings, gcs, written
+from studies.request_ledger import client_process, findings, gcs, written
 from studies.request_ledger.environments import (
     HERE,
     Environment,

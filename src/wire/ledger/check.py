@@ -1,0 +1,187 @@
+"""Compare what a client requests with a package from anywhere against its last release."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from wire.bed.networks import get_profile
+from wire.bed.testbed import open_testbed
+from wire.errors import UserError
+from wire.ledger.clients import CLIENTS
+from wire.ledger.environments import Environment, read_environments
+from wire.ledger.jumps import LEAST, MeasuredAccess, compare_releases
+from wire.ledger.layouts import write_layouts
+from wire.ledger.measure import Ledger, LedgerLine, list_lines, open_ledger
+
+RELEASE, CANDIDATE = "last release", "candidate"
+N_BLOCKS = 2
+_NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*?)\s*(?:\[[^\]]*\])?\s*(?:@|[=<>!~]=|[<>]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A count of one access that differs between the last release and a candidate."""
+
+    client: str
+    layout: str
+    access: str
+    count: str
+    before: float
+    after: float
+    is_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What differs, what was compared, and what could not be measured."""
+
+    package: str
+    versions: tuple[str, str]  # packages of the last release and of the candidate
+    n_compared: int
+    differences: tuple[Difference, ...]
+    absent: tuple[str, ...]
+
+
+def name_package(requirement: str) -> str:
+    """Return the package that a requirement names, or that a folder holds.
+
+    Examples
+    --------
+    >>> name_package("s3fs @ git+https://github.com/fsspec/s3fs@branch"), name_package("Zarr==3.0.9")
+    ('s3fs', 'zarr')
+    """
+    if (folder := Path(requirement)).is_dir():
+        try:
+            name = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"]
+        except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
+            allowed = "a folder whose pyproject.toml names its project, or 'PACKAGE @ PATH'"
+            raise UserError("--with", requirement, allowed) from error
+        return str(name).lower()
+    match = _NAME.match(requirement)
+    if match is None:
+        raise UserError("--with", requirement, "'PACKAGE @ URL', a requirement, or a folder")
+    return match[1].lower()
+
+
+def make_environments(requirement: str) -> tuple[str, Environment, Environment]:
+    """Describe the environments of a package's last release and of a candidate, with the same others.
+
+    The name of a package alone is its newest release, and the last one is then the newest that the
+    ledger lists.
+    """
+    package = name_package(requirement)
+    listed = {environment.package: environment for environment in read_environments()[1:]}
+    by_name = {name.lower(): environment for name, environment in listed.items()}
+    if package not in by_name or by_name[package].node:
+        allowed = ", ".join(sorted(name for name, one in by_name.items() if not one.node))
+        raise UserError("--with", requirement, f"a package of the ledger: {allowed}")
+    last = by_name[package]
+    others = tuple(name for name in last.packages if not name.lower().startswith(f"{package}=="))
+    today = datetime.now(UTC).date().isoformat()
+    name, _, place = (part.strip() for part in requirement.partition("@"))
+    folder = Path(place or requirement)
+    if folder.is_dir():
+        requirement = f"{name if place else package} @ {folder.resolve().as_uri()}"
+    is_newest = requirement.strip().lower() == package
+    before = f"{package}=={last.version}" if is_newest else package
+    release = Environment(RELEASE, last.clients, (before, *others), today, last.python)
+    candidate = Environment(CANDIDATE, last.clients, (requirement, *others), today, last.python)
+    return package, release, candidate
+
+
+def check_package(
+    requirement: str,
+    names: Collection[str] = (),
+    *,
+    report: Callable[[str], None] = lambda _line: None,
+) -> CheckResult:
+    """Measure the accesses of a package's clients with its last release and with a candidate.
+
+    Each runs twice, and a count differs only where both runs agree. `report` is called with one
+    line for each access.
+    """
+    package, release, candidate = make_environments(requirement)
+    chosen = [name for name in release.clients if not names or name in names]
+    if not chosen:
+        raise UserError("--client", ", ".join(names), ", ".join(release.clients))
+    shutil.rmtree(candidate.folder, ignore_errors=True)  # a branch or folder may have changed
+    layouts = {layout for name in chosen for layout, _ in CLIENTS[name].accesses}
+    network = get_profile("express")
+    environments = [release, candidate]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        open_testbed("embedded", network, needed_nbytes=10**9) as testbed,
+    ):
+        stored = write_layouts(testbed.near, "ledger-check", Path(folder), layouts, seed=0)
+        with open_ledger(testbed, stored, environments, chosen, profile=network) as ledger:
+            return compare_environments(ledger, package, environments, chosen, report=report)
+
+
+def compare_environments(
+    ledger: Ledger,
+    package: str,
+    environments: Sequence[Environment],
+    names: Collection[str],
+    *,
+    report: Callable[[str], None] = lambda _line: None,
+) -> CheckResult:
+    """Measure all accesses in two environments, and compare the second with the first."""
+    counts: dict[LedgerLine, list[dict[str, Any]]] = {}
+    lines = list_lines(environments, names)
+    for _ in range(N_BLOCKS):
+        for line in lines:
+            counts.setdefault(line, []).append(ledger.measure(line))
+            report(f"{line.environment}: {line.client}, {line.access} of {line.layout}")
+    absent, differences, n_compared = [], list[Difference](), 0
+    versions = ["", ""]
+    first, second = (environment.name for environment in environments)
+    for line in lines:
+        if line.environment != first:
+            continue
+        pair = [
+            counts[LedgerLine(name, line.client, line.layout, line.access)]
+            for name in (first, second)
+        ]
+        versions = [versions[i] or str(runs[0]["versions"]) for i, runs in enumerate(pair)]
+        reasons = [str(run["absent"]) for runs in pair for run in runs if run["absent"]]
+        if reasons:
+            absent.append(f"{line.client}, {line.access} of {line.layout}: {reasons[0]}")
+            continue
+        n_compared += 1
+        differences += list_differences(
+            *(
+                MeasuredAccess(line.client, line.layout, line.access, package, name, i, tuple(runs))
+                for i, (name, runs) in enumerate(zip((first, second), pair, strict=True))
+            )
+        )
+    return CheckResult(
+        package, (versions[0], versions[1]), n_compared, tuple(differences), tuple(absent)
+    )
+
+
+def list_differences(before: MeasuredAccess, after: MeasuredAccess) -> list[Difference]:
+    """List the counts of an access that differ, by the rule of jumps."""
+    jump = compare_releases(before, after)
+    if jump is None:
+        return []
+    return [
+        Difference(
+            before.client,
+            before.layout,
+            before.access,
+            count,
+            before.bounds(count)[0],
+            after.bounds(count)[0],
+            count in jump.more,
+        )
+        for count in LEAST
+        if count in (*jump.more, *jump.less)
+    ]

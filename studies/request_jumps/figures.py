@@ -1,0 +1,77 @@
+"""Small multiples of the ledger: what one access of each client requested, release by release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import matplotlib.dates as mdates
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from helpers.plotting import palette
+from studies.request_jumps.findings import YEARS, list_dates
+from wire.ledger.jumps import Jump, MeasuredAccess, find_jumps
+
+
+def choose_series(accesses: Sequence[MeasuredAccess]) -> dict[str, list[MeasuredAccess]]:
+    """Choose for each client the access whose requests vary most over the releases, in their order."""
+    series: dict[tuple[str, str, str, str], list[MeasuredAccess]] = {}
+    for entry in sorted(accesses, key=lambda entry: entry.place):
+        if entry.package != YEARS and (entry.package, entry.version) in list_dates():
+            series.setdefault(entry.key, []).append(entry)
+
+    def spread(entries: Sequence[MeasuredAccess]) -> tuple[float, int]:
+        counts = [entry.bounds("n_requests")[0] for entry in entries]
+        return math.log(max(counts) / min(counts)), len(entries)
+
+    chosen: dict[str, list[MeasuredAccess]] = {}
+    for (client, *_), entries in series.items():
+        if len(entries) > 1 and (client not in chosen or spread(entries) > spread(chosen[client])):
+            chosen[client] = entries
+    return dict(sorted(chosen.items(), key=lambda item: spread(item[1]), reverse=True))
+
+
+def draw_releases(accesses: Sequence[MeasuredAccess], *, n_columns: int = 3) -> Figure:
+    """Draw the requests of each client by the day of the release, with its jumps named."""
+    chosen = choose_series(accesses)
+    n_rows = max(1, math.ceil(len(chosen) / n_columns))
+    fig, axes = plt.subplots(
+        n_rows,
+        n_columns,
+        figsize=(7.2, 1.6 * n_rows + 0.4),
+        layout="constrained",
+        squeeze=False,
+    )
+    for ax in axes.flat[len(chosen) :]:
+        ax.set_visible(False)
+    for ax, (client, entries) in zip(axes.flat, chosen.items(), strict=False):
+        days = [list_dates()[entry.package, entry.version] for entry in entries]
+        counts = [entry.bounds("n_requests")[0] for entry in entries]
+        ax.plot(days, counts, marker="o", markersize=3, color=palette.BLUE)
+        for jump in find_jumps(entries):
+            _name_jump(ax, jump)
+        ax.set_title(f"{client}\n{entries[0].access}, {entries[0].layout}", fontsize=8)
+        ax.set_ylim(0, 1.25 * max(counts))
+        ax.xaxis.set_major_locator(mdates.AutoDateLocator(maxticks=3))
+        ax.xaxis.set_major_formatter(mdates.DateFormatter("%b %y"))
+        ax.tick_params(labelsize=7)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("requests", fontsize=8)
+    return fig
+
+
+def _name_jump(ax: plt.Axes, jump: Jump) -> None:
+    day = list_dates()[jump.after.package, jump.after.version]
+    count = jump.after.bounds("n_requests")[0]
+    color = palette.RUST if jump.is_worse else palette.GREEN
+    ax.plot([day], [count], marker="o", markersize=4, color=color)
+    ax.annotate(
+        f"{jump.after.package} {jump.after.version}",
+        (mdates.date2num(day), count),
+        (-3, 4),
+        textcoords="offset points",
+        ha="right",
+        fontsize=6,
+        color=color,
+    )

@@ -1,0 +1,267 @@
+"""News of the ledger: its jumps as lines of a page, as rows of a table, and as an Atom feed."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from xml.etree import ElementTree
+
+import yaml
+
+from helpers.paths import ROOT
+from studies.request_jumps.findings import YEARS, list_accesses, list_dates, read_tables
+from wire.ledger.jumps import (
+    LEAST,
+    Explanation,
+    Jump,
+    MeasuredAccess,
+    describe_change,
+    explain_jump,
+    find_jumps,
+    read_explanations,
+)
+
+IN_REGION = "in-region"
+LAYOUTS = {
+    "hdf5-scattered": "an HDF5 file with scattered chunks",
+    "hdf5-paged": "an HDF5 file with paged metadata",
+    "tree": "a consolidated tree of 24 groups",
+    "tree-unconsolidated": "a tree of 24 groups without consolidated metadata",
+    "coordinates": "a dataset with 40 coordinates",
+    "written-tree": "a small tree",
+    "appended": "a small dataset",
+    "sharded": "an array in shards",
+    "chunks": "an array of 32 chunks",
+    "parquet": "a Parquet file",
+    "zarr-v2": "a Zarr v2 array",
+    "zarr-v3": "a Zarr v3 array",
+    "zarr-v3-sharded": "a Zarr v3 array in shards",
+    "zarr-v2-unconsolidated": "a Zarr v2 array without consolidated metadata",
+    "netcdf": "a netCDF file",
+    "netcdf-large": "a large netCDF file",
+    "geotiff": "a GeoTIFF",
+}
+"""Layouts of the ledger in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """All jumps of one release that have one reason, and the largest of them to show."""
+
+    jump: Jump
+    others: tuple[Jump, ...]
+    explanation: Explanation | None
+    released: date | None
+    taken_back: MeasuredAccess | None  # the same access with the line that takes the jump back
+
+    @property
+    def release(self) -> str:
+        """Name the release, or the stack of a day."""
+        after = self.jump.after
+        is_stack = after.package == YEARS
+        return (
+            f"The packages of {after.version}" if is_stack else f"{after.package} {after.version}"
+        )
+
+    @property
+    def title(self) -> str:
+        """Say the release and what changed, in one line."""
+        after, changes = self.jump.after, [*self.jump.more, *self.jump.less]
+        change = describe_change(self.jump, changes[0])
+        layout = LAYOUTS.get(after.layout, after.layout)
+        return f"{self.release}: {after.access} of {layout} by {after.client}, {change}"
+
+    @property
+    def line(self) -> str:
+        """Return the line that takes the jump back; empty where nobody knows one."""
+        return self.explanation.line if self.explanation else ""
+
+
+def _size(jump: Jump) -> float:
+    """Return by how much the count changed that changed most."""
+    ratios = []
+    for count in (*jump.more, *jump.less):
+        before, after = jump.before.bounds(count)[1], jump.after.bounds(count)[0]
+        ratios.append(abs(math.log((after + 1) / (before + 1))))
+    return max(ratios)
+
+
+def list_news(
+    accesses: Sequence[MeasuredAccess], explanations: Sequence[Explanation] | None = None
+) -> list[News]:
+    """List what got worse, newest first: one entry for each release and reason.
+
+    Jumps of one release that nobody explained are one entry for each client.
+    """
+    if explanations is None:
+        explanations = read_explanations()
+    dates = list_dates()
+    groups: dict[tuple[str, str, str], list[Jump]] = {}
+    for jump in find_jumps(accesses):
+        explanation = explain_jump(jump, explanations)
+        # of the stacks of a day, those that somebody traced: each has many new releases
+        if jump.is_worse and (explanation or jump.after.package != YEARS):
+            reason = explanation.because if explanation else jump.after.client
+            key = jump.after.package, jump.after.version, reason
+            groups.setdefault(key, []).append(jump)
+    news = []
+    for jumps in groups.values():
+        largest, *others = sorted(jumps, key=_size, reverse=True)
+        explanation = explain_jump(largest, explanations)
+        released = dates.get((largest.after.package, largest.after.version))
+        taken_back = find_taken_back(largest, explanation, accesses)
+        news.append(News(largest, tuple(others), explanation, released, taken_back))
+    newest = sorted(news, key=lambda entry: entry.jump.name)
+    return sorted(newest, key=lambda entry: entry.released or date.min, reverse=True)
+
+
+def find_taken_back(
+    jump: Jump, explanation: Explanation | None, accesses: Sequence[MeasuredAccess]
+) -> MeasuredAccess | None:
+    """Find the same access measured with the line that takes a jump back, or with the release instead."""
+    if explanation is None:
+        return None
+    after = jump.after
+    client = explanation.measured_as or after.client
+    version = explanation.instead or after.version
+    wanted = client, after.layout, after.access, after.package, version
+    return next((access for access in accesses if (*access.key, access.version) == wanted), None)
+
+
+@cache
+def _read_news() -> tuple[list[MeasuredAccess], list[News]]:
+    accesses = list_accesses(read_tables())
+    return accesses, list_news(accesses)
+
+
+def write_news(n_most: int = 12) -> str:
+    """Write the newest jumps as a list in Markdown, a line each; a record without jumps has none."""
+    _, news = _read_news()
+    dated = [entry for entry in news if entry.released]
+    if not dated:
+        return "No jump is in the records.\n"
+    return "\n".join(_write_entry(entry) for entry in dated[:n_most]) + "\n"
+
+
+def _write_entry(entry: News) -> str:
+    jump = entry.jump
+    after = jump.after
+    layout = LAYOUTS.get(after.layout, after.layout)
+    changes = ", ".join(describe_change(jump, count) for count in (*jump.more, *jump.less)[:1])
+    parts = [
+        f"- **{entry.release}** ({entry.released:%d %B %Y})."
+        f" {after.client}, {after.access} of {layout}: {changes}{_write_seconds(jump)}."
+    ]
+    if entry.explanation:
+        parts.append(entry.explanation.because)
+        if entry.line:
+            parts.append(f"Take it back with `{entry.line}`{_write_count(entry)}.")
+        parts += [f"[Source]({link})." for link in entry.explanation.links[:1]]
+    parts.append(f"[Row](#{jump.name}).")
+    return " ".join(parts)
+
+
+def _write_seconds(jump: Jump) -> str:
+    before, after = (access.seconds(IN_REGION) for access in (jump.before, jump.after))
+    if not (before and after):
+        return ""
+    return f", {_digits(before)} to {_digits(after)} s in the same region"
+
+
+def _write_count(entry: News) -> str:
+    if entry.taken_back is None:
+        return ""
+    n_requests = entry.taken_back.bounds("n_requests")[0]
+    return f" ({n_requests:.0f} requests)"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def write_table() -> str:
+    """Write all jumps as a table in HTML, a row each with an anchor; those that got better too."""
+    accesses, _ = _read_news()
+    jumps = sorted(find_jumps(accesses), key=_date_of, reverse=True)
+    explanations = read_explanations()
+    rows = [_write_row(jump, explain_jump(jump, explanations)) for jump in jumps]
+    heads = ["released", "release", "client", "access", "requests", "in a chain", "MB", "line"]
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    return (
+        "```{raw} html\n"
+        '<p><label>Filter <input type="search" id="jumps-filter" placeholder="gcsfs, tree, write"></label>'
+        ' <span id="jumps-count" role="status"></span></p>\n'
+        '<div class="scrolls" tabindex="0" role="region" aria-label="jumps of all releases">'
+        f'<table id="jumps-table"><thead><tr>{head}</tr></thead>\n<tbody>\n'
+        + "\n".join(rows)
+        + "\n</tbody></table></div>\n```\n"
+    )
+
+
+def _date_of(jump: Jump) -> tuple[str, str]:
+    released = list_dates().get((jump.after.package, jump.after.version))
+    return str(released or ""), jump.name
+
+
+def _write_row(jump: Jump, explanation: Explanation | None) -> str:
+    after = jump.after
+    counts = []
+    for count in LEAST:
+        scale = 1e6 if count == "wire_nbytes" else 1
+        values = [access.bounds(count)[0] / scale for access in (jump.before, jump.after)]
+        texts = [f"{value:.0f}" if value >= 10 or scale == 1 else f"{value:.2g}" for value in values]  # fmt: skip
+        is_change = count in (*jump.more, *jump.less)
+        text = " → ".join(dict.fromkeys(texts))
+        counts.append(f"<b>{text}</b>" if is_change else text)
+    line = html.escape(explanation.line) if explanation and explanation.line else ""
+    release = after.version if after.package == YEARS else f"{after.package} {after.version}"
+    cells = [
+        _date_of(jump)[0],
+        f'<a href="#{jump.name}">{html.escape(release)}</a>',
+        html.escape(after.client),
+        html.escape(f"{after.access} of {LAYOUTS.get(after.layout, after.layout)}"),
+        *counts,
+        f"<code>{line}</code>" if line else "",
+    ]
+    return f'<tr id="{jump.name}">' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def write_feed() -> str:
+    """Write the jumps as an Atom feed (RFC 4287), newest first."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))
+    book = str(config["html"]["baseurl"]).rstrip("/")
+    page, feed = f"{book}/request-ledger.html", f"{book}/_static/request-ledger/jumps.atom"
+    _, news = _read_news()
+    dated = [entry for entry in news if entry.released]
+    root = ElementTree.Element("feed", xmlns="http://www.w3.org/2005/Atom")
+    for name, text in (
+        ("id", page),
+        ("title", "Jumps in requests: Arrays over the Wire"),
+        ("updated", _stamp(dated[0].released if dated else None)),
+    ):
+        ElementTree.SubElement(root, name).text = text
+    ElementTree.SubElement(root, "link", rel="self", href=feed)
+    ElementTree.SubElement(root, "link", rel="alternate", href=page)
+    author = ElementTree.SubElement(root, "author")
+    ElementTree.SubElement(author, "name").text = str(config["author"])
+    for entry in dated:
+        item = ElementTree.SubElement(root, "entry")
+        address = f"{page}#{entry.jump.name}"
+        texts = [entry.explanation.because if entry.explanation else "", entry.line]
+        for name, text in (
+            ("id", address),
+            ("title", entry.title),
+            ("updated", _stamp(entry.released)),
+            ("summary", " ".join(filter(None, texts)) or entry.title),
+        ):
+            ElementTree.SubElement(item, name).text = text
+        ElementTree.SubElement(item, "link", rel="alternate", href=address)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
+
+
+def _stamp(day: date | None) -> str:
+    return f"{day or date(2026, 1, 1)}T00:00:00Z"
