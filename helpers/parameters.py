@@ -189,7 +189,7 @@ class Parameters(BaseModel):
             known = [one for one in value if isinstance(one, str | int | float)]
             if twice := [one for one in known if known.count(one) > 1]:
                 what = "name" if isinstance(twice[0], str) else "number"
-                raise ValueError(f"{name}: {show(twice[0])} twice; allowed: each {what} once")
+                raise UserError(name, f"{show(twice[0])} twice", f"each {what} once")
         return self
 
     @model_validator(mode="after")
