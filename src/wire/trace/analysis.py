@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _METADATA = {".zmetadata", ".zarray", ".zattrs", ".zgroup", "zarr.json", "attributes.json", "info"}
 _MANIFESTS = re.compile(r"/(snapshots|manifests|refs|transactions)/|/repo$")
 _CHUNK = re.compile(r"/c/[\d/]+$|/c(\.\d+)+$|/\d+([./]\d+)*$|/chunks/\w+$")
+DATA_KINDS = ("chunk", "range", "object")
+"""Kinds of requests that bring values, or a part of a file."""
+
 _LARGE_NBYTES = 256 * 1024  # of a body from which on its rate is that of a stream
 _FLOWS = 0.7  # of the rate of a stream that several have at once, below which they share a link
 
@@ -68,6 +71,17 @@ def _is_chunk(key: str) -> bool:
     return bool(_CHUNK.search(key))
 
 
+def array_of(key: str) -> str:
+    """Return the path of the array that a chunk belongs to.
+
+    Examples
+    --------
+    >>> array_of("/b/tree/a/time/c/0/1"), array_of("/b/a/0.1.2"), array_of("/b/a/c.0.1")
+    ('/b/tree/a/time', '/b/a', '/b/a')
+    """
+    return _CHUNK.sub("", key)
+
+
 def is_metadata(row: TracedRequest) -> bool:
     """Tell whether a request is for metadata of Zarr, found or not."""
     return row.method in ("GET", "HEAD") and row.key.rpartition("/")[2] in _METADATA
@@ -75,7 +89,7 @@ def is_metadata(row: TracedRequest) -> bool:
 
 def is_data(row: TracedRequest) -> bool:
     """Tell whether a request brought values, or a part of a file."""
-    return kind_of(row) in ("chunk", "range", "object") and row.status < 300
+    return kind_of(row) in DATA_KINDS and row.status < 300
 
 
 def span_of(row: TracedRequest) -> tuple[int, int]:
