@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import UserDict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
+from numbers import Real
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
 from helpers.benchmark.statistics import Comparison, Interval
 from helpers.plotting.tables import digits
-from wire.errors import UserError
+from wire.errors import UserError, show
 
 SUFFIX = ".findings.csv"
 """Of the file next to a record."""
@@ -88,6 +91,53 @@ def as_finding(found: Found) -> Finding:
     return Finding(float(found))
 
 
+class Findings(UserDict[str, Any]):
+    """Findings of a page by the keys under which prose quotes them, checked as they are assigned."""
+
+    def __setitem__(self, key: str, value: Found) -> None:
+        """Keep a finding; refuse what is no number, and keys that every page has."""
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (is_number or isinstance(value, Finding | Interval | Comparison)):
+            allowed = "a Finding, an Interval, a Comparison or a number"
+            raise UserError(f"findings: {key}", show(value), allowed)
+        if key in (NOISE, N_BLOCKS):
+            raise UserError("findings", f"{key}, which every page has", "another key")
+        super().__setitem__(key, value)
+
+    def __ior__(self, others: Any) -> Self:  # type: ignore[override,misc]
+        """Add other findings, each checked."""
+        self.update(others)
+        return self
+
+
+class Claims(UserDict[str, Any]):
+    """Claims of a page by key, each of `findings` that are there when it is assigned."""
+
+    def __init__(
+        self, findings: Mapping[str, Any], claims: Mapping[str, Any] | None = None
+    ) -> None:
+        self.findings = findings
+        super().__init__(claims)
+
+    def __setitem__(self, key: str, value: bool | np.bool_ | Claim) -> None:
+        """Keep a claim; refuse one of findings that are not there, and a key that is a finding's."""
+        claim = value if isinstance(value, Claim) else Claim(value)
+        if not isinstance(claim.holds, bool | np.bool_):
+            raise UserError(f"claims: {key}", show(value), "a Claim, or whether it holds")
+        if unknown := {*claim.keys} - {*self.findings}:
+            raise UserError(
+                f"claims: {key}", f"of {', '.join(sorted(unknown))}", "keys of findings"
+            )
+        if key in {*self.findings, NOISE, N_BLOCKS}:
+            raise UserError("claims", f"{key}, which a finding has", "another key")
+        super().__setitem__(key, claim)
+
+    def __ior__(self, others: Any) -> Self:  # type: ignore[override,misc]
+        """Add other claims, each checked."""
+        self.update(others)
+        return self
+
+
 def write_findings(
     record: str | Path,
     findings: Mapping[str, Found],
@@ -104,23 +154,16 @@ def write_findings(
     quantity that the page judges, NaN where it is unknown.
     """
     common = {NOISE: Finding(noise), N_BLOCKS: Finding(n_blocks)}
-    named = {key: one if isinstance(one, Claim) else Claim(one) for key, one in claims.items()}
-    if twice := {*findings, *common} & {*named} | {*findings} & {*common}:
-        raise UserError(f"findings: {', '.join(sorted(twice))} twice; allowed: each key once")
-    for key, one in named.items():
-        if lost := {*one.keys} - {*findings}:
-            raise UserError(
-                f"claims: {key}: of {', '.join(sorted(lost))}; allowed: keys of findings"
-            )
-    rows = {key: as_finding(found) for key, found in {**findings, **common}.items()}
-    for key, claim in named.items():
+    checked = Findings(findings)
+    rows = {key: as_finding(finding) for key, finding in {**checked, **common}.items()}
+    for key, claim in Claims(checked, claims).items():
         value = float(claim.holds) if claim.is_decided(rows) else math.nan
         rows[key] = Finding(value, unit=CLAIM, quantity=", ".join(claim.keys))
     frame = pd.DataFrame(
-        [asdict(found) for found in rows.values()], index=pd.Index(rows, name="key")
+        [asdict(finding) for finding in rows.values()], index=pd.Index(rows, name="key")
     )
     frame.to_csv(Path(record).with_suffix(SUFFIX), lineterminator="\n")
-    lines = [tabulate_finding(found) for found in rows.values()]
+    lines = [tabulate_finding(finding) for finding in rows.values()]
     return pd.DataFrame(lines, index=pd.Index(rows, name=QUOTED))
 
 
@@ -173,7 +216,7 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
             return found
     except (ValueError, TypeError, KeyError, OSError, csv.Error) as error:
         told = " ".join(str(error).split())
-        raise UserError(f"{path.name}: not the findings of a page: {told}") from error
+        raise UserError(path.name, f"not the findings of a page: {told}") from error
 
 
 def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:
@@ -197,7 +240,7 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
     True
     """
     if how not in ("", "range", "verdict", "unstable", "count"):
-        raise UserError(f"num: {how!r}; allowed: nothing, range, verdict, unstable, count")
+        raise UserError("num", f"{how!r}", "nothing, range, verdict, unstable, count")
     if how == "unstable":
         return UNSTABLE_MARK if describe_noise(found, noise) else ""
     if found is None:

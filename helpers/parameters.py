@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from wire.bed.networks import check_profile, get_profile, profile_names
-from wire.errors import UserError, cut, explain, show
+from wire.errors import UserError, convert_validation_error, cut, show
 
 
 @dataclass(frozen=True)
@@ -123,6 +123,8 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_default=True)
 
+    study: ClassVar[str]  # its name, as in notebooks/NAME.ipynb
+
     # How long to go on, or where rows and workers are: not what is measured.
     not_measured: ClassVar[frozenset[str]] = frozenset(
         {
@@ -185,13 +187,12 @@ class Parameters(BaseModel):
             if name not in cls.model_fields:
                 shown = cut(name) if isinstance(name, str) and name.isprintable() else show(name)
                 raise UserError(
-                    f"{where}: {shown}: {show(value)}; no such parameter;"
-                    f" allowed: {', '.join(cls.model_fields)}"
+                    where, f"{shown}: {show(value)}; no such parameter", ", ".join(cls.model_fields)
                 )
         try:
             return cls.model_validate(dict(overrides)).model_dump()
         except ValidationError as error:
-            raise UserError(f"{where}: {explain(error, depth=1)}") from error
+            raise convert_validation_error(error, depth=1).within(where) from error
 
 
 def write_table(names: Sequence[str], lines: Iterable[Iterable[object]]) -> str:

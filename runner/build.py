@@ -138,7 +138,11 @@ def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
             chapters = [entry for entry in toc["chapters"] if entry["file"] == page.notebook]
             if not chapters:
                 raise UserError(
-                    f"_toc.yml: no page {page.notebook!r} to list {page.case!r} under; add {page.notebook}.md and its entry"
+                    "_toc.yml",
+                    (
+                        f"no page {page.notebook!r} to list {page.case!r} under; add {page.notebook}.md "
+                        "and its entry"
+                    ),
                 )
             chapters[0].setdefault("sections", []).append({"file": page.name, "title": page.case})
     toc_path.write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
@@ -221,7 +225,9 @@ def build(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> Pat
             exit_code = child.wait(timeout_s=_LONGEST_S)
     if exit_code:
         text = log.read_text(encoding="utf-8", errors="replace")
-        raise UserError(first_warning(text) + f"; the whole log is in {log.relative_to(root)}")
+        raise UserError(
+            "book", f"{first_warning(text)}; the whole log is in {log.relative_to(root)}"
+        )
     return root / "_build" / "html" / "index.html"
 
 
@@ -262,15 +268,15 @@ def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list
 def _refuse(case: Case) -> None:
     """Refuse a result that nobody could make again, or that says too little."""
     if not is_done(case, read_parameters(case)):
-        raise UserError(f"{case.title}: not done; run it before it becomes the reference")
+        raise UserError(case.title, "not done; run it before it becomes the reference")
     rows = read_records([case.result(".csv")])
     n_blocks = rows.loc[rows["phase"] == "measured", "block"].nunique()
     least = find_study(case.notebook).least_blocks
     if n_blocks < least:
-        raise UserError(
-            f"{case.title}: {n_blocks} blocks; allowed: at least {least} in a reference record"
-        )
+        raise UserError(case.title, f"{n_blocks} blocks", f"at least {least} in a reference record")
     if rows["is_dirty"].any():
         raise UserError(
-            f"{case.title}: measured with sources that are in no commit; allowed: a record of a clean checkout"
+            case.title,
+            "measured with sources that are in no commit",
+            "a record of a clean checkout",
         )

@@ -54,7 +54,7 @@ def find_parameters(name: str) -> type[Parameters]:
 
 def _import(name: str, module: str) -> Any:
     if name not in (names := list_studies()):
-        raise UserError(f"study: {name!r}; allowed: {', '.join(names)}")
+        raise UserError("study", f"{name!r}", ", ".join(names))
     return importlib.import_module(f"studies.{name.replace('-', '_')}{module}")
 
 
@@ -93,7 +93,7 @@ def find_cases(site: str, root: Path = ROOT) -> list[Case]:
     files = sorted((root / "parameters" / check_name(site)).glob("*/*.yaml"))
     if not files:
         sites = sorted(path.name for path in (root / "parameters").iterdir() if path.is_dir())
-        raise UserError(f"SITE: {site!r}; allowed: {', '.join(sites)}")
+        raise UserError("SITE", f"{site!r}", ", ".join(sites))
     for file in files:
         check_name(file.parent.name, "study")
         check_name(file.stem, f"case of {file.parent.name}")
@@ -104,7 +104,7 @@ def find_case(title: str, site: str, root: Path = ROOT) -> Case:
     """Find one case by notebook and name."""
     cases = {case.title: case for case in find_cases(site, root)}
     if title not in cases:
-        raise UserError(f"CASE: {show(title)}; allowed: {', '.join(cases)}")
+        raise UserError("CASE", show(title), ", ".join(cases))
     return cases[title]
 
 
@@ -113,13 +113,11 @@ def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
     where = f"parameters/{case.site}/{case.title}.yaml"
     overrides = read_yaml(case.parameter_file, where)
     if not case.source.exists():
-        raise UserError(f"{where}: there is no notebooks/{case.notebook}.ipynb")
+        raise UserError(where, f"there is no notebooks/{case.notebook}.ipynb")
     values = {"record": f"{case.name}.csv", **overrides}
     values |= {"time_budget_s": budget_s} if budget_s else {}
     if values["record"] != f"{case.name}.csv":
-        raise UserError(
-            f"{where}: record: {show(values['record'])}; allowed: {case.name}.csv, its own"
-        )
+        raise UserError(where, f"record: {show(values['record'])}", f"{case.name}.csv, its own")
     find_parameters(case.notebook).check(values, where)
     return values
 
@@ -222,8 +220,9 @@ def lock_case(case: Case) -> Iterator[None]:
             yield
     except Timeout as error:
         raise UserError(
-            f"CASE: {case.title!r} is being measured by another run at site {case.site};"
-            " allowed: once at a time"
+            "CASE",
+            f"{case.title!r} is being measured by another run at site {case.site}",
+            "once at a time",
         ) from error
 
 

@@ -66,7 +66,7 @@ def run(case: str, site: str, render: bool, **how: Any) -> None:
         _end(_run([found], **how))
         return
     if any(how.values()):
-        raise UserError("--render: with an option to measure; allowed: alone")
+        raise UserError("--render", "with an option to measure", "alone")
     from runner.run import render_case
 
     say(_short(render_case(found)))
@@ -79,11 +79,11 @@ def _run(cases: list[Any], **how: Any) -> list[str]:
 
     minutes, max_usd = how.pop("minutes"), how.pop("max_usd")
     if minutes is not None and not 0 < minutes <= 10_000:
-        raise UserError(f"--minutes: {minutes:g}; allowed: above 0, at most 10000")
+        raise UserError("--minutes", f"{minutes:g}", "above 0, at most 10000")
     if how["quick"] and (how["anew"] or how["more"]):
-        raise UserError("--quick: together with --anew or --more; allowed: without them")
+        raise UserError("--quick", "together with --anew or --more", "without them")
     if max_usd is not None and not max_usd >= 0:
-        raise UserError(f"--max-usd: {max_usd:g}; allowed: from 0 on")
+        raise UserError("--max-usd", f"{max_usd:g}", "from 0 on")
     bound = {"max_usd": math.inf if max_usd is None else max_usd, "quick": how["quick"]}
     runs.check_expected(cases, say, **bound, again=how["anew"] or how["more"])
     find_or_build_versitygw()

@@ -43,8 +43,9 @@ def rebuild(executed: Notebook, sources: Iterable[Notebook]) -> Notebook:
             break
     else:
         raise UserError(
-            "its text or code is not that of the project's notebook; allowed: a notebook of"
-            " notebooks/, as it is now or at the commit of the record"
+            "its text or code",
+            "not that of the project's notebook",
+            "a notebook of notebooks/, as it is now or at the commit of the record",
         )
     own, rebuilt = iter(source["cells"]), []
     for cell in executed["cells"]:
@@ -117,7 +118,7 @@ def _copy_parameters(cell: Mapping[str, Any]) -> dict[str, Any]:
             _check_literal(statement.value)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UserError(
-            "its cell of parameters does more than assign them; allowed: NAME = VALUE on each line"
+            "its cell of parameters", "does more than assign them", "NAME = VALUE on each line"
         ) from error
     return {
         "cell_type": "code",

@@ -102,7 +102,7 @@ def find_pages(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -
         page = Page(path.parent.name, path.stem, path, "reference")
         page = replace(page, is_shown=page.name in listed)
         if page.name not in own and (problem := find_problem(page)):
-            raise UserError(f"results/reference: {problem}; restore it, or measure the case anew")
+            raise UserError("results/reference", f"{problem}; restore it, or measure the case anew")
         reference[page.name] = page
     places = {name: place for place, name in enumerate(listed)}
     found = (reference | own).values()
@@ -131,12 +131,10 @@ def read_notebook(path: Path) -> dict[str, Any]:
     except UserError:
         raise
     except Exception as error:  # whatever its text makes nbformat say
-        raise UserError(
-            f"{name_file(path)}: not a whole notebook; measure the case anew"
-        ) from error
+        raise UserError(name_file(path), "not a whole notebook; measure the case anew") from error
     found: dict[str, Any] = notebook
     if not found["cells"]:
-        raise UserError(f"{name_file(path)}: a notebook without cells; measure the case anew")
+        raise UserError(name_file(path), "a notebook without cells; measure the case anew")
     return found
 
 
@@ -162,7 +160,9 @@ def render_page(page: Page) -> dict[str, Any]:
     title, _, rest = first["source"].partition("\n")
     if first["cell_type"] != "markdown" or not title.startswith("# "):
         raise UserError(
-            f"{page.executed.name}: the first cell is no title; allowed: a text cell that begins with '# '"
+            page.executed.name,
+            "the first cell is no title",
+            "a text cell that begins with '# '",
         )
     title = f"{title} ({page.case.replace('-', ' ')})"
     parts = [title, _render_noise(page), rest, _render_origin(page)]
@@ -195,7 +195,7 @@ def _render_origin(page: Page) -> str:
     """Say whose results a page shows: machine, versions, date, record."""
     rows = read_records([page.record])
     if rows.empty:
-        raise UserError(f"{page.record.name}: holds no row; measure the case anew")
+        raise UserError(page.record.name, "holds no row; measure the case anew")
     is_reference = page.site == "reference"
     heading = "Reference record" if is_reference else f"Your own results (site {page.site})"
     days = sorted({escape(str(text)[:10]) for text in rows["started_utc"]})  # UTC

@@ -70,7 +70,7 @@ class Figure:
     def _median(self, rows: pd.DataFrame, which: str, column: str) -> float:
         found = rows.query(which, engine="python")[column].dropna()
         if found.empty:
-            raise UserError(f"{self.table}: no row where {which}; allowed: rows of the table")
+            raise UserError(self.table, f"no row where {which}", "rows of the table")
         return float(found.median())
 
 
@@ -149,9 +149,10 @@ class Claim:
         """Refuse two figures of one case: each is shown and judged by its case, so one would be lost."""
         cases = [one.case for one in self.ours]
         if twice := [case for case in cases if cases.count(case) > 1]:
-            told = f"{cut(self.says)}: ours has {twice[0]} twice"
             raise UserError(
-                f"{told}; allowed: each case once, and a claim of its own for another figure"
+                cut(self.says),
+                f"ours has {twice[0]} twice",
+                "each case once, and a claim of its own for another figure",
             )
 
     def describe_unlike(self, case: str = "") -> str:
@@ -422,13 +423,14 @@ def find_records(given: Sequence[str], site: str) -> tuple[Path, Path]:
     if len(given) == 2:
         return check_file(Path(given[0])), check_file(Path(given[1]))
     if len(given) != 1 or given[0].endswith(".csv"):
-        raise UserError(f"compare: {cut(' '.join(given))}; allowed: A.csv B.csv, or CASE")
+        raise UserError("compare", cut(" ".join(given)), "A.csv B.csv, or CASE")
     case = find_case(given[0], site)
     own, reference = case.result(".csv"), case.result(".csv", "reference")
     if not own.exists():
         raise UserError(
-            f"CASE: {case.title!r} has no record at site {site};"
-            f" allowed: after wire run {case.title} --site {site}"
+            "CASE",
+            f"{case.title!r} has no record at site {site}",
+            f"after wire run {case.title} --site {site}",
         )
     return own, reference
 
@@ -441,14 +443,10 @@ def compare_records(a: Path, b: Path) -> tuple[pd.DataFrame, dict[str, tuple[Any
     sides = [measured(read_records([path])) for path in (a, b)]
     for path, side in zip((a, b), sides, strict=True):
         if side.empty:
-            raise UserError(
-                f"{name_file(path)}: no measured row; allowed: a record with at least one"
-            )
+            raise UserError(name_file(path), "no measured row", "a record with at least one")
     names = ["/".join(side[["study", "case"]].iloc[0]) for side in sides]
     if names[0] != names[1]:
-        raise UserError(
-            f"{a.name} is of {names[0]}, {b.name} of {names[1]}; allowed: two records of one case"
-        )
+        raise UserError(a.name, f"of {names[0]}, {b.name} of {names[1]}", "two records of one case")
     one, other = map(_times, sides)
     lines = []
     for name, point in (key for key in one if key in other):
@@ -458,7 +456,7 @@ def compare_records(a: Path, b: Path) -> tuple[pd.DataFrame, dict[str, tuple[Any
         blocks = f"{len(one[name, point])}, {len(other[name, point])}"
         lines.append((name, at, found.centre, found.low, found.high, blocks))
     if not lines:
-        raise UserError(f"{a.name} and {b.name}: no contender at a point in common; allowed: one")
+        raise UserError(f"{a.name} and {b.name}", "no contender at a point in common", "one")
     table = pd.DataFrame(lines, columns=["contender", "point", "A/B", "low", "high", "blocks"])
     left, right = map(_describe_origin, sides)
     # what one side does not name it did not import, or does not have

@@ -50,7 +50,7 @@ from runner.cases import (
 )
 from runner.pages import Say
 from wire.children import environment, remove_left
-from wire.errors import UserError, find_secrets, redact, redact_tree, tell_refusal
+from wire.errors import UserError, describe_refusal, find_secrets, redact, redact_tree
 from wire.interrupts import is_interrupted
 
 _LONGEST = 80  # characters of a folder of sockets, whose paths have 107 at most
@@ -114,7 +114,7 @@ def run_case(
     except UserError as error:
         return Outcome(case, "refused", text=str(error))
     except OSError as error:
-        return Outcome(case, "failed", text=tell_refusal(error))
+        return Outcome(case, "failed", text=describe_refusal(error))
 
 
 def _describe(case: Case, state: State, seconds: float) -> Outcome:
@@ -244,7 +244,7 @@ def render_case(case: Case) -> Path:
     page, rows = (case.result(suffix, "reference") for suffix in (".ipynb", ".csv"))
     if not (page.exists() and rows.exists()):
         raise UserError(
-            f"--render: {case.title} is not in the reference; allowed: a case with page and rows there"
+            "--render", f"{case.title} is not in the reference", "a case with page and rows there"
         )
     values, found, before = read_parameters(case), read_records([rows]), read_metadata(page)
     asked = json.loads(found["parameters"].iloc[-1])  # of the case they may be others now
@@ -264,11 +264,12 @@ def render_case(case: Case) -> Path:
                 aside, values | {"n_blocks": max(1, int(blocks.min())) if len(blocks) else 1}
             )
         if problem:
-            raise UserError(f"--render: {case.title}: {problem}")
+            raise UserError("--render", f"{case.title}: {problem}")
         if aside.result(".csv").read_bytes() != rows.read_bytes():
             raise UserError(
-                f"--render: {case.title} measured what its record lacks; allowed: a record with all"
-                " contenders of the case (without --render it is measured)"
+                "--render",
+                f"{case.title} measured what its record lacks",
+                "a record with all contenders of the case (without --render it is measured)",
             )
         notebook = nbformat.read(aside.result(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
         for name in ("papermill", "kernelspec", "language_info"):  # of the run that made the rows
@@ -352,5 +353,5 @@ def check_expected(
         usd += found.usd_outside
     if usd > max_usd:
         raise UserError(
-            f"--max-usd: {max_usd:g}; {usd:.2g} USD are expected; allowed: at least that, or without it"
+            "--max-usd", f"{max_usd:g}; {usd:.2g} USD are expected", "at least that, or without it"
         )

@@ -50,13 +50,13 @@ def submit(
     into = folder / check_name(name)
     cases = [find_case(title, site) for title in titles]
     if not cases:
-        raise UserError("wire submit: no case; allowed: at least one that you measured")
+        raise UserError("wire submit", "no case", "at least one that you measured")
     for case in cases:
         record = case.result(".csv")
         if not record.exists():
-            raise UserError(f"{case.title}: no record; allowed: after wire run {case.title}")
+            raise UserError(case.title, "no record", f"after wire run {case.title}")
         if read_records([record])["is_dirty"].any():
-            raise UserError(f"{case.title}: measured with sources that are in no commit; allowed: a record of a clean checkout")  # fmt: skip
+            raise UserError(case.title, "measured with sources that are in no commit", "a record of a clean checkout")  # fmt: skip
     for case in cases:
         for suffix in SUFFIXES:
             if (source := case.result(suffix)).exists():
@@ -104,7 +104,7 @@ def check(into: Path) -> list[tuple[str, ...]]:
     try:
         return [(by, *line) for line in _read_lines(folder, names)]
     except UserError as error:
-        raise UserError(f"{folder.label}: {error}") from error
+        raise error.within(folder.label) from error
     except Exception as error:  # whatever rows of a stranger make a library say
         problem = f"its rows cannot be read ({type(error).__name__})"
         raise folder.refuse(problem, "what wire submit writes") from error

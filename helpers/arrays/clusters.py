@@ -85,9 +85,12 @@ class Cluster:
         threads = {int(worker["nthreads"]) for worker in self.workers().values()}
         if threads != {self.threads_per_worker}:  # a ceiling would not be given the same
             raise UserError(
-                f"threads_per_worker: {self.threads_per_worker}; allowed:"
-                f" {' or '.join(map(str, sorted(threads)))}, as the workers of this {self.kind} cluster"
-                " have"
+                "threads_per_worker",
+                self.threads_per_worker,
+                (
+                    f"{' or '.join(map(str, sorted(threads)))}, as the workers of this {self.kind} "
+                    "cluster have"
+                ),
             )
         if self.kind == "local":
             # imports are not timed with the first read
@@ -106,10 +109,16 @@ class Cluster:
         found, n_workers = self._find_processes(), self.n_workers or len(self._pinned)
         if found != self._pinned or len(found) != n_workers:
             raise UserError(
-                f"n_workers: {n_workers}; the {self.kind} cluster has"
-                f" {len(found.items() & self._pinned.items())} of these, so the read is not kept;"
-                " allowed: the same workers from its beginning to its end (run it again, it goes on"
-                " from the last row)"
+                "n_workers",
+                (
+                    f"{n_workers}; the {self.kind} cluster has "
+                    f"{len(found.items() & self._pinned.items())} of these, so the read is not "
+                    "kept"
+                ),
+                (
+                    "the same workers from its beginning to its end (run it again, it goes on "
+                    "from the last row)"
+                ),
             )
 
     def find_here(self) -> list[int]:
@@ -147,9 +156,12 @@ class Cluster:
         while not are_there(n_workers):
             if time.monotonic() > until:
                 raise UserError(
-                    f"n_workers: {n_workers}; the {self.kind} cluster has {len(self._all_workers())}"
-                    f" after {deadline_s:g} s of waiting for its workers; allowed: fewer, or once more"
-                    " when its machines have less to do"
+                    "n_workers",
+                    (
+                        f"{n_workers}; the {self.kind} cluster has {len(self._all_workers())} after "
+                        f"{deadline_s:g} s of waiting for its workers"
+                    ),
+                    "fewer, or once more when its machines have less to do",
                 )
             time.sleep(0.1)
 
@@ -182,8 +194,9 @@ def check_versions(client: distributed.Client) -> None:
         except UserWarning as table:
             told = " ".join(re.sub(r"\+[-+]+|\|", " ", str(table)).split())
             raise UserError(
-                f"cluster: {told}; allowed: the same on client, scheduler and workers, as"
-                " environment.yml has it"
+                "cluster",
+                told,
+                "the same on client, scheduler and workers, as environment.yml has it",
             ) from table
 
 
@@ -195,22 +208,24 @@ def check_reach(store: str, *, kind: str, address: str) -> None:
     host = urlsplit(where or "").hostname
     if host and host not in ("localhost", "127.0.0.1", "::1"):
         raise UserError(
-            f"store: 'embedded' with cluster_kind: {kind} at {where}; allowed: the address of a bucket,"
-            " s3://BUCKET/PREFIX, because the embedded store listens on this machine alone"
+            "store",
+            f"'embedded' with cluster_kind: {kind} at {where}",
+            (
+                "the address of a bucket, s3://BUCKET/PREFIX, because the embedded store "
+                "listens on this machine alone"
+            ),
         )
 
 
 def read_options(kind: str, given: Sequence[str]) -> dict[str, str]:
     """Read what to ask of Slurm or a gateway, which know their names, written as NAME=VALUE."""
     if given and kind not in ("slurm", "gateway"):
-        raise UserError(
-            f"cluster_options: {show([*given])}; allowed: none but with slurm and gateway"
-        )
+        raise UserError("cluster_options", show([*given]), "none but with slurm and gateway")
     found = {}
     for one in given:
         name, _, found[name] = one.partition("=")
         if not (name and found[name]):
-            raise UserError(f"cluster_options: {show(one)}; allowed: NAME=VALUE")
+            raise UserError("cluster_options", show(one), "NAME=VALUE")
     return found
 
 
@@ -316,7 +331,7 @@ def _refused(what: str, allowed: str) -> Iterator[None]:
         raise
     except Exception as error:
         told = (str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"])[0][:200]
-        raise UserError(f"{what} ({type(error).__name__}: {told}); allowed: {allowed}") from error
+        raise UserError(what, f"{type(error).__name__}: {told}", allowed) from error
 
 
 def _import(package: str, extra: str, kind: str) -> Any:
@@ -325,8 +340,9 @@ def _import(package: str, extra: str, kind: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise UserError(
-            f"cluster_kind: {kind}; the package {package.partition('.')[0].replace('_', '-')} is not"
-            f" installed; allowed: after `pip install '.[{extra}]'`"
+            "cluster_kind",
+            f"{kind}; the package {package.partition('.')[0].replace('_', '-')} is not installed",
+            f"after `pip install '.[{extra}]'`",
         ) from error
 
 
@@ -340,8 +356,9 @@ def _open_slurm(n_threads: int, given: Sequence[str]) -> Iterator[Cluster]:
     slurm = _import("dask_jobqueue.slurm", "hpc", "slurm")
     if not shutil.which("sbatch"):
         raise UserError(
-            "cluster_kind: slurm; there is no sbatch here; allowed: on a node from which jobs"
-            " can be submitted"
+            "cluster_kind",
+            "slurm; there is no sbatch here",
+            "on a node from which jobs can be submitted",
         )
     with (
         dask.config.set(_NO_PAGES),

@@ -45,8 +45,7 @@ class SampleArray:
     def __post_init__(self) -> None:
         if len(self.shape) != 4 or min(self.shape) < 1:
             raise UserError(
-                f"array_shape: {list(self.shape)}; allowed: four extents of at least 1"
-                " (time, depth, y, x)"
+                "array_shape", list(self.shape), "four extents of at least 1 (time, depth, y, x)"
             )
 
     @property

@@ -177,9 +177,7 @@ def list_chunks(stored: StoredArray) -> list[str]:
     pages = obstore.list(client, prefix=stored.variable)
     found = sorted(wanted & {item["path"] for page in pages for item in page})
     if not found:
-        raise UserError(
-            f"store: no chunk of {stored.at('zarr').url}; allowed: a Zarr array with data"
-        )
+        raise UserError("store", f"no chunk of {stored.at('zarr').url}", "a Zarr array with data")
     return found
 
 

@@ -145,11 +145,11 @@ def check_chunk_shape(shape: Sequence[int], chunk_shape: Sequence[int]) -> None:
     """Refuse a chunk shape that does not fit an array."""
     if len(shape) != len(chunk_shape):
         raise UserError(
-            f"chunk_shape: {list(chunk_shape)}; allowed: {len(shape)} extents, as array_shape has"
+            "chunk_shape", list(chunk_shape), f"{len(shape)} extents, as array_shape has"
         )
     if any(not 1 <= c <= n for c, n in zip(chunk_shape, shape, strict=True)):
         raise UserError(
-            f"chunk_shape: {list(chunk_shape)}; allowed: between 1 and array_shape {list(shape)}"
+            "chunk_shape", list(chunk_shape), f"between 1 and array_shape {list(shape)}"
         )
 
 
@@ -241,7 +241,7 @@ def open_entry(name: str, path: Path = CATALOG) -> Any:
     """Open an entry of the catalogue as an Intake reader."""
     catalog = intake.open_catalog(str(check_file(path)))
     if name not in catalog.entries:
-        raise UserError(f"dataset: {name!r}; allowed: {', '.join(catalog.entries)}")
+        raise UserError("dataset", f"{name!r}", ", ".join(catalog.entries))
     return catalog[name]
 
 
@@ -270,8 +270,12 @@ def open_or_make_array(
         if (found.scheme, found.endpoint_url) != (location.scheme, location.endpoint_url):
             # reads over its network would go astray
             raise UserError(
-                f"store: {location.url}; allowed: {found.scheme}://{found.bucket},"
-                f" where dataset {dataset!r} is, with its endpoint"
+                "store",
+                location.url,
+                (
+                    f"{found.scheme}://{found.bucket}, where dataset {dataset!r} is, with its "
+                    "endpoint"
+                ),
             )
         return _describe_existing(dataset, entry, found, shape, chunk_shape)
     source = open_entry(entry.metadata["made_from"], path)
@@ -304,16 +308,16 @@ def _describe_existing(
     variable = entry.read(mask_and_scale=False, decode_times=False)[entry.metadata["variable"]]
     own_chunk_shape = tuple(extents[0] for extents in variable.chunks or ())
     if variable.dtype != np.float32:
-        raise UserError(f"dataset: {dataset!r} holds {variable.dtype}; allowed: float32")
+        raise UserError("dataset", f"{dataset!r} holds {variable.dtype}", "float32")
     if len(shape) != variable.ndim or any(
         n > m for n, m in zip(shape, variable.shape, strict=True)
     ):
         raise UserError(
-            f"array_shape: {list(shape)}; allowed: at most {list(variable.shape)}, that of {dataset!r}"
+            "array_shape", list(shape), f"at most {list(variable.shape)}, that of {dataset!r}"
         )
     if chunk_shape != own_chunk_shape:
         raise UserError(
-            f"chunk_shape: {list(chunk_shape)}; allowed: {list(own_chunk_shape)}, that of {dataset!r}"
+            "chunk_shape", list(chunk_shape), f"{list(own_chunk_shape)}, that of {dataset!r}"
         )
     blocks = readers.iterate_blocks(shape, chunk_shape)
     sums = (checksum(variable[block].to_numpy()) for block in blocks)
@@ -335,13 +339,11 @@ def _locate(dataset: str, entry: Any, layouts: Sequence[Layout]) -> Location:
     data = entry.kwargs["args"][0]
     if not isinstance(data, datatypes.Zarr):
         raise UserError(
-            f"dataset: {dataset!r} is no Zarr group; allowed: one that is, or is made from another"
+            "dataset", f"{dataset!r} is no Zarr group", "one that is, or is made from another"
         )
     if set(layouts) != {"zarr"}:
         allowed = [name for name, reader in readers.READERS.items() if reader.layout == "zarr"]
-        raise UserError(
-            f"contenders: dataset {dataset!r} has only Zarr; allowed: {', '.join(allowed)}"
-        )
+        raise UserError("contenders", f"dataset {dataset!r} has only Zarr", ", ".join(allowed))
     location, options = parse_location(data.url), data.storage_options or {}
     if location.scheme == "s3" and options.get("anon"):
         location = replace(location, access_key=None, secret_key=None, session_token=None)

@@ -102,9 +102,7 @@ class Contender:
     def __post_init__(self) -> None:
         self.settings = {**self.steps.settings(), **(self.settings or {})}
         if "cache_state" not in self.settings:
-            raise UserError(
-                f"settings: {self.name} states no cache_state; allowed: text, as in 'cold'"
-            )
+            raise UserError("settings", f"{self.name} states no cache_state", "text, as in 'cold'")
         self.nbytes = self.steps.nbytes()
 
     @property

@@ -167,12 +167,13 @@ def _refuse(contenders: Sequence[Contender]) -> None:
     for contender in contenders:
         if contender.identity in seen:
             told = " ".join(contender.identity)
-            raise UserError(f"contenders: {told} given twice; allowed: once a point")
+            raise UserError("contenders", f"{told} given twice", "once a point")
         seen.add(contender.identity)
         if contender.control_of is not None and contender.control_of not in names:
             raise UserError(
-                f"control_of: {contender.control_of!r} of {contender.name}; "
-                f"allowed: {', '.join(sorted(names))}"
+                "control_of",
+                f"{contender.control_of!r} of {contender.name}",
+                ", ".join(sorted(names)),
             )
 
 
@@ -183,9 +184,7 @@ def _by_group(
     groups = dict.fromkeys(contender.group for contender in contenders)
     given = value if isinstance(value, Mapping) else dict.fromkeys(groups, value)
     if lacking := [group for group in groups if group not in given]:
-        raise UserError(
-            f"{name}: none of {', '.join(lacking)}; allowed: one of each group of contenders"
-        )
+        raise UserError(name, f"none of {', '.join(lacking)}", "one of each group of contenders")
     return {group: float(given[group]) for group in groups}
 
 
@@ -325,5 +324,5 @@ class _Loop:
         except Exception as error:
             cause = self.record.redact(" ".join(f"{type(error).__name__}: {error}".split()))
             raise MeasurementError(
-                f"{what}, {phase} block {block}: {step} failed: {cause[:300]}"
+                f"{what}, {phase} block {block}", f"{step} failed: {cause[:300]}"
             ) from error

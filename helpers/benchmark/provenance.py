@@ -142,7 +142,9 @@ def as_json(value: object) -> str:
     except (TypeError, ValueError) as error:
         # The value itself stays unsaid: it may be a secret.
         raise UserError(
-            f"a value does not fit into a record: {error}; allowed: text, finite numbers, lists, mappings"
+            "record",
+            f"a value does not fit into it: {error}",
+            "text, finite numbers, lists, mappings",
         ) from error
 
 

@@ -60,7 +60,7 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
     pooled = pool_copies(rows, value)
     seconds = pooled.pivot(index="block", columns="contender", values=value).dropna()
     if seconds.empty:
-        raise UserError(f"contender: no block holds all of {', '.join(map(str, seconds))}")
+        raise UserError("contender", f"no block holds all of {', '.join(map(str, seconds))}")
     best = str(seconds.median().idxmin())
     ratios = _over_best(seconds, best)
     found = {

@@ -85,15 +85,15 @@ class Row:
     def __post_init__(self) -> None:
         """Refuse a row that no clock and no counter can have made, and derive real seconds."""
         if self.phase not in PHASES:
-            raise RecordError(f"phase: {self.phase!r}; allowed: {', '.join(PHASES)}")
+            raise RecordError("phase", f"{self.phase!r}", ", ".join(PHASES))
         for name, value in ((name, getattr(self, name)) for name in _NOT_NEGATIVE):
             is_unknown = name in _UNKNOWN_IF_NOT_TRACED and math.isnan(value)
             if not (is_unknown or 0 <= value < math.inf):
-                raise RecordError(f"{name}: {value!r}; allowed: a finite number, at least 0")
+                raise RecordError(name, f"{value!r}", "a finite number, at least 0")
         if not 1 <= self.dilation < math.inf:
-            raise RecordError(f"dilation: {self.dilation!r}; allowed: a finite number at least 1")
+            raise RecordError("dilation", f"{self.dilation!r}", "a finite number at least 1")
         if not self.check.split():
-            raise RecordError("check: nothing; allowed: how what was read was verified")
+            raise RecordError("check", "nothing", "how what was read was verified")
         for name in ("open_s", "read_s"):
             object.__setattr__(self, f"real_{name}", getattr(self, name) * self.dilation)
         at_once = float(self.trace.get("max_in_flight") or math.nan)
@@ -153,16 +153,17 @@ def _read_text(path: Path) -> str:
     try:
         if path.exists() and not (path.is_file() and path.stat().st_size <= _MOST_NBYTES):
             raise RecordError(
-                f"{name_file(path)}: cannot be read as a record; allowed: a regular file of at most"
-                f" {_MOST_NBYTES / 1e6:.0f} MB"
+                name_file(path),
+                "cannot be read as a record",
+                f"a regular file of at most {_MOST_NBYTES / 1e6:.0f} MB",
             )
         return path.read_bytes().decode("utf-8")
     except OSError as error:
         told = f"cannot be read as a record: {explain_system(error)}"
-        raise RecordError(f"{name_file(path)}: {told}; allowed: a record, NAME.csv") from error
+        raise RecordError(name_file(path), told, "a record, NAME.csv") from error
     except UnicodeDecodeError as error:
         told = "cannot be read as a record: it is not UTF-8"
-        raise RecordError(f"{name_file(path)}: {told}; allowed: a record, NAME.csv") from error
+        raise RecordError(name_file(path), told, "a record, NAME.csv") from error
 
 
 def _read_runs(record: Path) -> dict[str, dict[str, Any]]:
@@ -172,15 +173,15 @@ def _read_runs(record: Path) -> dict[str, dict[str, Any]]:
     try:
         runs = {str(run): dict(origin) for run, origin in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise RecordError(f"{name_file(path)}: not the runs of a record: {error}") from error
+        raise RecordError(name_file(path), f"not the runs of a record: {error}") from error
     for run, origin in runs.items():
         if {*origin} != {*_ORIGIN} or _run_of(origin) != run:
             raise RecordError(
-                f"{name_file(path)}: run {run!r} was altered; restore it or move it away"
+                name_file(path), f"run {run!r} was altered; restore it or move it away"
             )
         if wrong := [name for name in _ORIGIN if not isinstance(origin[name], KINDS[name])]:
             raise RecordError(
-                f"{name_file(path)}: {wrong[0]}: {show(origin[wrong[0]])}; not of a record"
+                name_file(path), f"{wrong[0]}: {show(origin[wrong[0]])}; not of a record"
             )
     return runs
 
@@ -218,14 +219,14 @@ def read_rows(path: Path) -> list[Row]:
     try:
         lines = [*csv.reader(io.StringIO(text, newline=""))]
     except csv.Error as error:  # of a cell that is longer than any
-        raise RecordError(f"{name_file(path)}: cannot be read as a record: {error}") from error
+        raise RecordError(name_file(path), f"cannot be read as a record: {error}") from error
     header = tuple(lines[0]) if lines else ()
     if header not in (WRITTEN, _BEFORE):
         names = ", ".join(sorted({*header} ^ {*WRITTEN})) or "the order of columns"
-        raise RecordError(f"{name_file(path)}: not a record of this schema: differs in {names}")
+        raise RecordError(name_file(path), f"not a record of this schema: differs in {names}")
     if not text.endswith("\n"):
         raise RecordError(
-            f"{name_file(path)}: torn, its last line is not whole; restore it or move it away"
+            name_file(path), "torn, its last line is not whole; restore it or move it away"
         )
     runs = _read_runs(path) if len(lines) > 1 else {}
     hashes = {
@@ -238,20 +239,20 @@ def read_rows(path: Path) -> list[Row]:
         where = f"{name_file(path)}: line {i}"
         if len(cells) != len(header):
             raise RecordError(
-                f"{where}: torn, {len(cells)} of {len(header)} cells; restore it or move it away"
+                where, f"torn, {len(cells)} of {len(header)} cells; restore it or move it away"
             )
         *values, run = cells
         if run not in runs:
-            raise RecordError(f"{where}: run {run!r} is not in {runs_path(path).name}")
+            raise RecordError(where, f"run {run!r} is not in {runs_path(path).name}")
         try:
             own: dict[str, Any] = {
                 name: _value(name, cell) for name, cell in zip(header[:-1], values, strict=True)
             }
             row = Row(**own, **runs[run], fingerprint=hashes[run])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise RecordError(f"{where}: not a row of this schema: {error}") from error
+            raise RecordError(where, f"not a row of this schema: {error}") from error
         if (first := there.setdefault((row.study, row.case, *row.key), i)) != i:
-            raise RecordError(f"{where}: the measurement of line {first} once more")
+            raise RecordError(where, f"the measurement of line {first} once more")
         rows.append(row)
     return rows
 
@@ -316,8 +317,11 @@ class Record:
                 told += clashes(versions, row.versions)
             if told:
                 raise RecordError(
-                    f"{name_file(self.path)}: cannot continue a record of another origin: "
-                    f"{self.redact('; '.join(told))}; move it away to measure anew"
+                    name_file(self.path),
+                    (
+                        f"cannot continue a record of another origin: {self.redact('; '.join(told))}; "
+                        "move it away to measure anew"
+                    ),
                 )
 
     def append(self, rows: Sequence[Row]) -> None:
@@ -326,23 +330,21 @@ class Record:
         versions = dict(self._versions)
         for row in rows:
             if told := [*clashes(row.versions, versions)]:
-                raise RecordError(
-                    f"{name_file(self.path)}: versions: {'; '.join(told)}; allowed: the same"
-                )
+                raise RecordError(name_file(self.path), f"versions: {'; '.join(told)}", "the same")
             versions |= row.versions
             cells = [_cell(getattr(row, name)) for name in COLUMNS]
             clean = redact_tree(cells, self.secrets)
             for name, cell, shown in zip(COLUMNS, cells, clean, strict=True):
                 if shown != cell:  # the column is named, not the value
                     raise RecordError(
-                        f"{name}: shows a credential, which no record may; allowed: names of settings only"
+                        name, "shows a credential, which no record may", "names of settings only"
                     )
             if row.key in taken:
-                raise RecordError(f"{name_file(self.path)}: {row.key} is there already")
+                raise RecordError(name_file(self.path), f"{row.key} is there already")
             taken.add(row.key)
         if self._look() != self._state:
             raise RecordError(
-                f"{name_file(self.path)}: changed by another process; run a case once at a time"
+                name_file(self.path), "changed by another process; run a case once at a time"
             )
         runs = self._runs | {_run_of(row.origin): row.origin for row in rows}
         if runs.keys() != self._runs.keys():
@@ -392,7 +394,7 @@ def _append(path: Path, text: str) -> None:
 def read_records(paths: Sequence[Path]) -> pd.DataFrame:
     """Read records of several cases, made on one machine with the same versions, into one table."""
     if not paths:
-        raise RecordError("paths: no record given; allowed: at least one CSV file")
+        raise RecordError("paths", "no record given", "at least one CSV file")
     rows = [row for path in map(Path, paths) for row in read_rows(path)]
     versions: dict[str, object] = {}
     for row in rows:
@@ -400,7 +402,7 @@ def read_records(paths: Sequence[Path]) -> pd.DataFrame:
         for kind, told in (("machine", machine), ("versions", clashes(versions, row.versions))):
             if text := "; ".join(told):
                 raise RecordError(
-                    f"{kind}: {text} ({rows[0].case} here, {row.case} there); allowed: the same"
+                    kind, f"{text} ({rows[0].case} here, {row.case} there)", "the same"
                 )
         versions = {**row.versions, **versions}
     return _frame(rows)
@@ -413,7 +415,7 @@ def _frame(rows: Sequence[Row]) -> pd.DataFrame:
         extra = line["point"] | {k: v for k, v in line["settings"].items() if k != "cache_state"}
         if clash := set(extra) & set(COLUMNS):
             raise RecordError(
-                f"settings: {sorted(clash)} are columns of the record; allowed: other names"
+                "settings", f"{sorted(clash)} are columns of the record", "other names"
             )
         line |= extra | {name: as_json(line[name]) for name in JSON_COLUMNS}
     frame = pd.DataFrame(table)

@@ -56,7 +56,7 @@ def finite(values: Iterable[float], name: str) -> Floats:
     """Turn values into an array, refusing none and not-a-number."""
     sample = np.asarray([*values], dtype=np.float64)
     if not len(sample) or not np.isfinite(sample).all():
-        raise UserError(f"{name}: {sample.tolist()}; allowed: at least one, all finite")
+        raise UserError(name, sample.tolist(), "at least one, all finite")
     return sample
 
 
@@ -69,7 +69,7 @@ def unpaired_ratio(over: Iterable[float], under: Iterable[float]) -> Interval:
     """
     sides = [finite(values, name) for name, values in (("over", over), ("under", under))]
     if min(map(min, sides)) <= 0:
-        raise UserError("over, under: a duration of 0 or less; allowed: above 0")
+        raise UserError("over, under", "a duration of 0 or less", "above 0")
     one, other = map(np.log, sides)
     n, centre = min(len(one), len(other)), float(np.exp(np.median(one) - np.median(other)))
     if n == 1:
@@ -152,7 +152,7 @@ def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:
     place = ["phase", "case", "block", "point"]
     ceilings = out[out["is_ceiling"]].set_index(place)["stored_throughput_mb_per_s"]
     if ceilings.index.duplicated().any():
-        raise UserError("is_ceiling: two ceilings in one block at one point; allowed: one")
+        raise UserError("is_ceiling", "two ceilings in one block at one point", "one")
     most = ceilings.reindex(pd.MultiIndex.from_frame(out[place])).to_numpy()
     out["share_of_ceiling"] = out["stored_throughput_mb_per_s"] / most
     return out
@@ -213,15 +213,15 @@ def _log_ratios(df: pd.DataFrame, a: Any, b: Any, value: str, *, by: str = "cont
     for name in (a, b):
         if name not in (known := {*rows[by]}):
             allowed = ", ".join(sorted(map(str, known))) or "none"
-            raise UserError(f"{by}: {name!r} was not measured; allowed: {allowed}")
+            raise UserError(by, f"{name!r} was not measured", allowed)
     sides = [rows.loc[rows[by] == name, ["block", value]] for name in (a, b)]
     for side, name in zip(sides, (a, b), strict=True):
         if side["block"].duplicated().any():
-            raise UserError(f"{name}: measured more than once a block; select one point first")
+            raise UserError(name, "measured more than once a block; select one point first")
     over, under = (side.set_index("block")[value].dropna() for side in sides)
     blocks = over.index.intersection(under.index)
     if not len(blocks) or not (over[blocks] > 0).all() or not (under[blocks] > 0).all():
-        raise UserError(f"{a}, {b}: no block holds both with {value} above 0")
+        raise UserError(f"{a}, {b}", f"no block holds both with {value} above 0")
     logs: Floats = np.log((over[blocks] / under[blocks]).to_numpy(dtype=np.float64))
     return logs
 
@@ -236,9 +236,7 @@ def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> flo
     copies = df[(df["contender"] == control) & (df["control_of"] != "")]
     if copies.empty:
         known = sorted(set(df.loc[df["control_of"] != "", "contender"]))
-        raise UserError(
-            f"control: {control!r}; allowed: {', '.join(known) or 'none in this record'}"
-        )
+        raise UserError("control", f"{control!r}", ", ".join(known) or "none in this record")
     return log_noise(_log_ratios(df, str(copies["control_of"].iloc[0]), control, value))
 
 
@@ -354,9 +352,9 @@ def pool_copies(df: pd.DataFrame, value: str) -> pd.DataFrame:
     """Make one reader of each contender and its copies: their geometric mean in each block."""
     rows = measured(df)
     if rows.duplicated(["block", "contender"]).any():
-        raise UserError("contender: measured more than once a block; select one point first")
+        raise UserError("contender", "measured more than once a block; select one point first")
     if not (rows[value] > 0).all():
-        raise UserError(f"{value}: not above 0 in some rows; allowed: durations above 0")
+        raise UserError(value, "not above 0 in some rows", "durations above 0")
     readers = rows["contender"].where(rows["control_of"] == "", rows["control_of"])
     logs = np.log(rows[value]).groupby([rows["block"], readers.rename("contender")], sort=False)
     return pd.DataFrame(np.exp(logs.mean()).rename(value).reset_index())

@@ -150,7 +150,8 @@ def find_style(name: str, kind: Kind) -> Style:
     """Return the style of one contender, or refuse it by its name."""
     if name not in (known := _STYLES[kind]):
         raise UserError(
-            f"{kind}: no colour and marker for {name}; allowed: {', '.join(known)}, or a line in"
-            f" {Path(__file__).name}"
+            kind,
+            f"no colour and marker for {name}",
+            f"{', '.join(known)}, or a line in {Path(__file__).name}",
         )
     return known[name]

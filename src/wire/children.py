@@ -135,7 +135,7 @@ class Child(AbstractContextManager["Child"]):
         try:
             return self._supervisor.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise UserError(f"{self.name}: not done in {timeout_s:g} s{self._said()}") from error
+            raise UserError(self.name, f"not done in {timeout_s:g} s{self._said()}") from error
 
     def last_log_line(self) -> str:
         """Return the last line that is not blank of what the command printed."""
@@ -157,9 +157,9 @@ class Child(AbstractContextManager["Child"]):
         while not is_ready():
             if not self.is_running:
                 code = self._supervisor.returncode
-                raise UserError(f"{self.name}: ended with exit code {code}{self._said()}")
+                raise UserError(self.name, f"ended with exit code {code}{self._said()}")
             if time.monotonic() > deadline_s:
-                raise UserError(f"{self.name}: not ready in {timeout_s:g} s{self._said()}")
+                raise UserError(self.name, f"not ready in {timeout_s:g} s{self._said()}")
             time.sleep(0.02)
 
 
@@ -184,7 +184,7 @@ def start_child(
     try:
         output: IO[bytes] = tempfile.TemporaryFile() if log is None else log.open("w+b")  # noqa: SIM115
     except OSError as error:
-        raise UserError(f"log {log}: cannot be written ({explain_system(error)})") from error
+        raise UserError(f"log {log}", f"cannot be written ({explain_system(error)})") from error
     supervisor = subprocess.Popen(
         [sys.executable, "-m", __name__, str(os.getpid()), str(folder or os.getcwd()), *program],
         bufsize=0,
@@ -201,7 +201,7 @@ def start_child(
         answer = supervisor.stdout.readline().decode().strip()
         if not answer.isdigit():
             reason = answer or f"exit code {supervisor.wait()}"
-            raise UserError(f"{program[0]}: cannot be started ({reason})")
+            raise UserError(program[0], f"cannot be started ({reason})")
     except BaseException:
         _end_supervisor(supervisor)
         output.close()

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import click
 
-from wire.errors import UserError, cut, explain_system, printable, redact, say, tell_refusal
+from wire.errors import UserError, cut, describe_refusal, explain_system, printable, redact, say
 from wire.interrupts import find_signal, interrupt
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
@@ -68,11 +68,14 @@ _OF_A_CHECKOUT = ("helpers", "runner", "studies")  # packages that no wheel brin
 def needs(name: str, module: str) -> UserError:
     """Say which extra brings the package that a command lacks, or that it takes a checkout."""
     if module.partition(".")[0] in _OF_A_CHECKOUT:
-        return UserError(f"wire {name}: allowed: in a clone of the repository, after make env")
+        return UserError(
+            f"wire {name}", "not in a wheel", "in a clone of the repository, after make env"
+        )
     extra = _COMMANDS[name][1] if name in _COMMANDS else "book"
     return UserError(
-        f"wire {name}: {module} is not installed;"
-        f" allowed: after pip install 'arrays-over-the-wire[{extra}]'"
+        f"wire {name}",
+        f"{module} is not installed",
+        f"after pip install 'arrays-over-the-wire[{extra}]'",
     )
 
 
@@ -115,10 +118,11 @@ def end_well() -> Iterator[None]:
         _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NOT_WRITTEN:
-            _end(f"error: {tell_refusal(error)}")
+            _end(f"error: {describe_refusal(error)}")
         if isinstance(error, OSError) and error.errno in _NO_SUCH_PLACE and error.filename:
-            told = f"{cut(str(error.filename))}: {explain_system(error)}"
-            _end(f"error: {told}; allowed: a path that is as the command needs it")
+            allowed = "a path that is as the command needs it"
+            refusal = UserError(cut(str(error.filename)), explain_system(error), allowed)
+            _end(f"error: {refusal}")
         _end(traceback.format_exc().rstrip())  # of a defect: the whole
 
 

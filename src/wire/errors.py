@@ -30,12 +30,39 @@ _SHOWN_LENGTH = 80  # characters of a value in a message
 class UserError(ValueError):
     """Something the user asked for cannot be done.
 
-    The message is one line that names the parameter, its value and what is
-    allowed; the command line prints it without a traceback, and no credential is in it.
+    The command line prints it in one line without a traceback, and no credential is in it.
+
+    Parameters
+    ----------
+    where : str
+        The option, parameter, file or program that is refused.
+    value : object
+        What stood there, or what is wrong with it.
+    allowed : object
+        What may stand there instead; empty where nothing else would do.
+
+    Examples
+    --------
+    >>> print(UserError("n_workers", 0, "at least 1"))
+    n_workers: 0; allowed: at least 1
     """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(_LONG.sub(_shorten, printable(redact(message)).replace("\n", r"\n")))
+    def __init__(self, where: str, value: object = "", allowed: object = "") -> None:
+        self.where, self.allowed = redact(where), redact(str(allowed))
+        # together, for a name may be what says that its value is secret
+        pair = redact(f"{self.where}: {value}")
+        self.value = pair.removeprefix(f"{self.where}: ")
+        super().__init__(self.where, self.value, self.allowed)
+
+    def __str__(self) -> str:
+        """Write the one sentence in which every refusal is printed."""
+        subject = ": ".join(filter(None, (self.where, self.value)))
+        text = f"{subject}; allowed: {self.allowed}" if self.allowed else subject
+        return _LONG.sub(_shorten, printable(redact(text)).replace("\n", r"\n"))
+
+    def within(self, place: str) -> UserError:
+        """Return the same refusal of something inside `place`, such as a field of a file."""
+        return type(self)(": ".join(filter(None, (place, self.where))), self.value, self.allowed)
 
 
 _LONG = re.compile(r"\S{301,}")  # such as a path that somebody made to fill the screen
@@ -58,10 +85,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-def tell_refusal(error: OSError) -> str:
-    """Say in one line what the system did not allow, and where."""
-    where = f"{cut(str(error.filename))}: " if error.filename else ""
-    return f"{where}{explain_system(error)}; allowed: a folder that can be written and has room"
+def convert_system_error(error: OSError) -> UserError:
+    """Return what the system did not allow, and where, as a refusal."""
+    where = cut(str(error.filename)) if error.filename else ""
+    return UserError(where, explain_system(error), "a folder that can be written and has room")
+
+
+def describe_refusal(error: OSError) -> str:
+    """Describe in one line what the system did not allow, and where."""
+    return str(convert_system_error(error))
 
 
 def explain_system(error: OSError) -> str:
@@ -108,8 +140,8 @@ _SYSTEM = {
 """What errors of the system mean to a user, by their names."""
 
 
-def explain(error: Any, *, depth: int | None = None) -> str:
-    """Say in one line what pydantic says in four, in our words: the first field, its value and what is allowed.
+def convert_validation_error(error: Any, *, depth: int | None = None) -> UserError:
+    """Return what pydantic says in four lines as a refusal in one: the first field, its value and what is allowed.
 
     A field is named by its whole place, or by the first `depth` parts of it.
     """
@@ -117,18 +149,20 @@ def explain(error: Any, *, depth: int | None = None) -> str:
     kind, context = first["type"], first.get("ctx", {})
     where = ".".join(map(str, first["loc"][:depth]))
     if kind in ("value_error", "assertion_error"):  # of a check of our own, in its own words
-        words = str(context.get("error") or "another value")
-        return f"{where}: {show(first['input'])}; allowed: {words}" if where else words
-    begin = f"{where}: " * bool(where)
+        own = context.get("error")
+        if not where:
+            return own if isinstance(own, UserError) else UserError(str(own or "another value"))
+        return UserError(where, show(first["input"]), own or "another value")
     if kind.startswith("missing"):
-        return f"{begin}is missing; allowed: stated"
+        return UserError(where, "is missing", "stated")
     if kind in ("extra_forbidden", "unexpected_keyword_argument", "no_such_attribute"):
-        return f"{begin}{show(first['input'])}; no such name; allowed: names that are documented"
+        problem = f"{show(first['input'])}; no such name"
+        return UserError(where, problem, "names that are documented")
     words = _WORDS.get(kind) or next(
         (text for family, text in _FAMILIES.items() if f"{kind}_".startswith(f"{family}_")),
         "another value",
     )
-    return f"{begin}{show(first['input'])}; allowed: {words.format(**context)}"
+    return UserError(where, show(first["input"]), words.format(**context))
 
 
 _WORDS = {

@@ -40,12 +40,12 @@ def make_private(folder: Path) -> None:
         found = folder.stat()
     except OSError as error:
         raise UserError(
-            f"folder: {folder}: {explain_system(error)}; allowed: a folder that can be made"
+            "folder", f"{folder}: {explain_system(error)}", "a folder that can be made"
         ) from error
     if os.geteuid() not in (0, found.st_uid):
-        raise UserError(f"folder: {folder}: it is another user's; allowed: one of your own")
+        raise UserError("folder", f"{folder}: it is another user's", "one of your own")
     if is_writable_by_others(found):
-        raise UserError(f"folder: {folder}: others may write to it; allowed: a folder of mode 700")
+        raise UserError("folder", f"{folder}: others may write to it", "a folder of mode 700")
 
 
 def is_writable_by_others(status: os.stat_result) -> bool:
@@ -78,16 +78,14 @@ def _is_alone_in(gid: int) -> bool:
 def check_name(name: str, what: str = "SITE") -> str:
     """Return a name that becomes a folder, a file and an address: no path, and no mark-up."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]{,99}", name, re.ASCII):
-        raise UserError(
-            f"{what}: '{cut(name)}'; allowed: a name of letters, digits, '-', '_' and '.'"
-        )
+        raise UserError(what, f"'{cut(name)}'", "a name of letters, digits, '-', '_' and '.'")
     return name
 
 
 def check_file(path: Path) -> Path:
     """Return a path that leads to a file: of a pipe nobody would see the end."""
     if os.path.exists(path) and not path.is_file():
-        raise UserError(f"{cut(str(path))}: no file; allowed: a regular file")
+        raise UserError(cut(str(path)), "no file", "a regular file")
     return path
 
 
@@ -102,22 +100,20 @@ def read_yaml(path: Path, where: str) -> dict[str, Any]:
     stands twice, and 010 and 1:30, which are 8 and 90 in YAML. Messages begin with `where`.
     """
     if check_file(path).stat().st_size > _MOST_NBYTES:
-        raise UserError(f"{where}: {path.stat().st_size} bytes; allowed: at most {_MOST_NBYTES}")
+        raise UserError(where, f"{path.stat().st_size} bytes", f"at most {_MOST_NBYTES}")
     try:
         text = path.read_bytes()
         _check_yaml(text)
         found = yaml.safe_load(text)
     except OSError as error:
-        raise UserError(
-            f"{where}: {explain_system(error)}; allowed: a file that can be read"
-        ) from error
+        raise UserError(where, explain_system(error), "a file that can be read") from error
     except Exception as error:  # a tag fails with whatever its text makes Python say
         told = f"is no YAML: {_explain_yaml(error)}"
-        raise UserError(f"{where}: {told}; allowed: NAME: VALUE on each line") from error
+        raise UserError(where, told, "NAME: VALUE on each line") from error
     if found is None:  # an empty document; a list, a number or a text that is empty is none
         return {}
     if not isinstance(found, dict):
-        raise UserError(f"{where}: {show(found)}; allowed: NAME: VALUE on each line")
+        raise UserError(where, show(found), "NAME: VALUE on each line")
     return found
 
 

@@ -14,7 +14,7 @@ def read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not (name and sign and value):
-            raise UserError(f"--{option} {pair!r}; allowed is NAME=VALUE")
+            raise UserError(f"--{option}", f"{pair!r}", "NAME=VALUE")
         try:
             found[name] = float(value)
         except ValueError:
@@ -27,5 +27,5 @@ def read_numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
     found = read_pairs(option, pairs)
     for name, value in found.items():
         if not isinstance(value, float):
-            raise UserError(f"--{option} {name}={value}; allowed is a number")
+            raise UserError(f"--{option}", f"{name}={value}", "a number")
     return found

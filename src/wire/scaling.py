@@ -82,7 +82,7 @@ class CurveFit:
         was not faster any more, no law of growth has its time: the interval holds that time too.
         """
         if n_chunks is not None and not self.has_chunks:
-            raise UserError(f"n_chunks: {show(n_chunks)}; allowed: only after a fit with n_chunks")
+            raise UserError("n_chunks", show(n_chunks), "only after a fit with n_chunks")
         (chunks,) = _check("n_chunks", [self.n_chunks if n_chunks is None else n_chunks])
         sizes = _check("n_workers", n_workers)
         waves = _count_waves(sizes, chunks, self.cores, self.has_chunks)
@@ -173,9 +173,9 @@ def fit_curve(
     chunks = _check("n_chunks", each)
     for name, values in (("seconds", times), ("n_chunks", chunks)):
         if len(values) != len(sizes):
-            raise UserError(f"{name}: {len(values)} values; allowed: {len(sizes)}, as n_workers")
+            raise UserError(name, f"{len(values)} values", f"{len(sizes)}, as n_workers")
     if len(np.unique(sizes)) < 2:
-        raise UserError(f"n_workers: {show(sorted({*n_workers}))}; allowed: two or more sizes")
+        raise UserError("n_workers", show(sorted({*n_workers})), "two or more sizes")
     waves = _count_waves(sizes, chunks, cores, has_chunks)
     _check_waves(sizes, chunks, cores, waves, has_chunks=has_chunks)
 
@@ -216,15 +216,18 @@ def _check_waves(
     least, most = waves.min(), waves.max()
     if most >= _LEAST_SPREAD * least:
         return
-    cannot = "so that a start cannot be told from a longer cycle; allowed: runs that differ, such as one of"  # fmt: skip
+    cannot = "so that a start cannot be told from a longer cycle"
+    allowed = "runs that differ, such as one of"
     if not has_chunks:
         ends = f"{sizes.min():g} to {sizes.max():g}"
-        raise UserError(f"n_workers: {ends}, {cannot} {3 * sizes.max():g} workers")
+        raise UserError("n_workers", f"{ends}, {cannot}", f"{allowed} {3 * sizes.max():g} workers")
     n, wanted = sizes.max(), chunks[sizes.argmin()]
     if wanted * _LEAST_SPREAD > chunks[sizes.argmax()]:
         n, wanted = sizes.min(), float(f"{3 * most * cores * sizes.min():.2g}")
     ends = f"{least:.3g} to {most:.3g} chunks in turn for a slot in every run"
-    raise UserError(f"n_chunks: {ends}, {cannot} {n:g} workers with {wanted:g} chunks")
+    raise UserError(
+        "n_chunks", f"{ends}, {cannot}", f"{allowed} {n:g} workers with {wanted:g} chunks"
+    )
 
 
 def _find_least_s(
@@ -234,12 +237,12 @@ def _find_least_s(
     if link is None:
         return 0.0
     if nbytes is None:
-        raise UserError(f"link: {show(link)}; allowed: only with nbytes, the bytes that cross it")
+        raise UserError("link", show(link), "only with nbytes, the bytes that cross it")
     (total,), (rate,) = _check("nbytes", [nbytes]), _check("link", [link])
     read = total / n_chunks * most_per_s
     if rate < 0.999 * read:
         told = f"{rate / 1e6:g} MB/s, of which {read / 1e6:.4g} were read"
-        raise UserError(f"link: {told}; allowed: at least what a run read")
+        raise UserError("link", told, "at least what a run read")
     return float(total / n_chunks / rate)
 
 
@@ -248,7 +251,7 @@ def _check(name: str, values: Sequence[float] | Floats) -> Floats:
     least, most = BOUNDS[name]
     for value in values:
         if not least <= value <= most:
-            raise UserError(f"{name}: {show(value)}; allowed: numbers from {least:g} to {most:g}")
+            raise UserError(name, show(value), f"numbers from {least:g} to {most:g}")
     return np.asarray(values, dtype=float)
 
 
@@ -322,12 +325,12 @@ def read_runs(path: str) -> dict[str, list[float]]:
         said = explain_system(error) if isinstance(error, OSError) else "it is no CSV in UTF-8"
         reason = reason or said
     if reason:
-        raise UserError(f"{cut(path)}: not read: {reason}; allowed: a CSV file of runs")
+        raise UserError(cut(path), f"not read: {reason}", "a CSV file of runs")
     names = [name for name in _COLUMNS if name in header]
     of_time = [name for name in names if name == "seconds" or name in _THROUGHPUTS]
     if "n_workers" not in names or len(of_time) != 1:
         allowed = f"n_workers and one of seconds, {', '.join(_THROUGHPUTS)}"
-        raise UserError(f"{cut(path)}: columns {show(header)}; allowed: {allowed}")
+        raise UserError(cut(path), f"columns {show(header)}", allowed)
     runs = {name: [_number(i, name, row[name]) for i, row in enumerate(lines, 1)] for name in names}
     if of_time[0] in _THROUGHPUTS:  # without bytes, the seconds of 1 GB have the same shape
         unit, rates = _THROUGHPUTS[of_time[0]], runs.pop(of_time[0])
@@ -343,5 +346,5 @@ def _number(row: int, name: str, text: str | None) -> float:
     except ValueError:
         value = 0.0
     if not 1e-15 < value < 1e30:
-        raise UserError(f"row {row}: {name}: {show(text)}; allowed: numbers above 0, and finite")
+        raise UserError(f"row {row}", f"{name}: {show(text)}", "numbers above 0, and finite")
     return value

@@ -51,8 +51,9 @@ def _check_status(place: Path | str, *, is_on_the_way: bool = False) -> os.stat_
         problem = "may be written to by others"
     if problem:
         raise UserError(
-            f"cache: {place}: {problem}, and programs in it would be run; allowed: a folder"
-            " that you alone may write to (ARRAYS_CACHE and XDG_CACHE_HOME name another)"
+            "cache",
+            f"{place}: {problem}, and programs in it would be run",
+            "a folder that you alone may write to (ARRAYS_CACHE and XDG_CACHE_HOME name another)",
         )
     return status
 

@@ -129,7 +129,7 @@ class UntrustedFolder:
 
     def refuse(self, problem: str, allowed: str) -> UserError:
         """Make the error that names this folder."""
-        return UserError(f"{self.label}: {problem}; allowed: {allowed}")
+        return UserError(self.label, problem, allowed)
 
     @contextmanager
     def _open(self, name: str) -> Iterator[int]:

@@ -236,15 +236,15 @@ class RedisCache(KeepingCache):
 
     def __init__(self, origin: Origin, told: Told) -> None:
         super().__init__(origin, told)
-        refusal = "redis_url: {}; allowed: redis://HOST:PORT of a server that answers"
+        allowed = "redis://HOST:PORT of a server that answers"
         try:
             patience = {"socket_timeout": _PATIENCE_S, "socket_connect_timeout": _PATIENCE_S}
             self._client = redis.Redis.from_url(told.redis_url, **patience)
             self._client.ping()
         except ValueError as error:
-            raise UserError(refusal.format("no address of a Redis server")) from error
+            raise UserError("redis_url", "no address of a Redis server", allowed) from error
         except redis.RedisError as error:
-            raise UserError(refusal.format(f"no answer ({type(error).__name__})")) from error
+            raise UserError("redis_url", f"no answer ({type(error).__name__})", allowed) from error
 
     def _keep(self, name: str, dataset: xr.Dataset) -> None:
         ttl_ms = max(1, round(1000 * self._told.ttl_s))
@@ -397,7 +397,7 @@ def _find_valkey() -> Path:
         return Path(get_binary_path())
     except ValkeyBinaryNotFoundError as error:
         raise UserError(
-            f"redis_url: empty, and no Valkey for this system ({error}); allowed: redis://HOST:PORT"
+            "redis_url", f"empty, and no Valkey for this system ({error})", "redis://HOST:PORT"
         ) from error
 
 

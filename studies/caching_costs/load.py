@@ -117,7 +117,7 @@ class Generator:
         self.lines.write(json.dumps(order) + "\n")
         self.lines.flush()
         if not (line := self.lines.readline()):
-            raise UserError("load generator: it ended; allowed: one that runs")
+            raise UserError("load generator", "it ended", "one that runs")
         return json.loads(line)
 
 

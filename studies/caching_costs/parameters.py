@@ -15,6 +15,8 @@ from studies.caching_costs.datasets import dataset_names
 class Parameters(parameters.Parameters):
     """Caches to compare, datasets to serve, and the load on the service."""
 
+    study = "caching-costs"
+
     # what a cache gains is a ratio to the service as shipped, and to one without a cache
     caches: Annotated[
         list[Annotated[str, OneOf(CACHES)]], Contains("as-shipped"), Contains("none")

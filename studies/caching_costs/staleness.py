@@ -196,7 +196,7 @@ def _watch(location: Location, told: Told) -> dict[str, dict[str, Outcome]]:
         judged = map(_judge, again[name](), before[name], truth)
         found[name] = dict(zip(ASKED, judged, strict=True))
         if (took_s := time.monotonic() - start) > told.ttl_s:
-            raise UserError(f"staleness: {name} took {took_s:.1f} s, in which entries end; allowed: {told.ttl_s:g} s")  # fmt: skip
+            raise UserError("staleness", f"{name} took {took_s:.1f} s, in which entries end", f"{told.ttl_s:g} s")  # fmt: skip
     time.sleep(told.ttl_s)
     for name, line in found.items():
         outcomes = map(_judge, again[name](), before[name], truth)

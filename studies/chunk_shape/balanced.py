@@ -95,7 +95,7 @@ def _run(command: Sequence[str | Path]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip() or "no answer").splitlines()[-1]
-        raise UserError(f"{command[0]}: {said}")
+        raise UserError(str(command[0]), said)
 
 
 @dataclass(slots=True)

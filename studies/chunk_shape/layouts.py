@@ -93,8 +93,12 @@ def scale_shape(factor: float) -> Shape:
     shape = tuple(max(1, round(n / factor)) for n in FULL_SHAPE)
     if 4 * math.prod(shape) <= PUBLISHED_NBYTES[0]:
         raise UserError(
-            f"scale_factor: {factor:g}; allowed: less, so that an array of {4 * math.prod(shape)}"
-            f" bytes has more than one chunk of {PUBLISHED_NBYTES[0]}"
+            "scale_factor",
+            f"{factor:g}",
+            (
+                f"less, so that an array of {4 * math.prod(shape)} bytes has more than one "
+                f"chunk of {PUBLISHED_NBYTES[0]}"
+            ),
         )
     return shape
 

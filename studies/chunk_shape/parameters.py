@@ -23,6 +23,8 @@ from studies.chunk_shape.layouts import Medium
 class Parameters(parameters.Parameters):
     """Media, the scale of the array, and how many positions of each access are read."""
 
+    study = "chunk-shape"
+
     media: Annotated[list[Medium], Field(min_length=1)] = Field(
         ["hdf5"], description="hdf5 on local disk, zarr and sharded in the object store"
     )

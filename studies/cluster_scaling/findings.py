@@ -59,7 +59,7 @@ def check_fair(rows: pd.DataFrame) -> None:
         for point, part in compared.groupby("point"):
             if part[name].nunique(dropna=False) > 1:
                 values = ", ".join(sorted(map(str, part[name].unique())))
-                raise UserError(f"{name}: {values} at {point}; allowed: the same of all contenders")
+                raise UserError(name, f"{values} at {point}", "the same of all contenders")
 
 
 def find_knee(gains: Mapping[tuple[str, int, int], Comparison], contender: str) -> int | None:

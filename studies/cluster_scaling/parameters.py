@@ -57,8 +57,9 @@ class ClusterParameters(parameters.Parameters):
         most_steps = max(self.n_workers) * self.steps_per_worker
         if most_steps > self.array_shape[0] or self.steps_per_worker % self.chunk_shape[0]:
             raise UserError(
-                f"steps_per_worker: {self.steps_per_worker} for {max(self.n_workers)} workers;"
-                f" allowed: together at most {self.array_shape[0]}, in whole chunks"
+                "steps_per_worker",
+                f"{self.steps_per_worker} for {max(self.n_workers)} workers",
+                f"together at most {self.array_shape[0]}, in whole chunks",
             )
         open_entry(self.dataset)
         read_options(self.cluster_kind, self.cluster_options)
@@ -70,6 +71,8 @@ class ClusterParameters(parameters.Parameters):
 
 class Parameters(ClusterParameters):
     """An array, the readers to compare, and the clusters to read it with."""
+
+    study = "cluster-scaling"
 
     contenders: Annotated[list[Annotated[str, OneOf(READERS)]], Field(min_length=1)] = Field(
         [
@@ -93,7 +96,7 @@ class Parameters(ClusterParameters):
         fit = [name for name in READERS if not READERS[name].needs_s3]
         if self.store.startswith("file:") and (unfit := {*self.contenders} - {*fit}):
             raise UserError(
-                f"contenders: {sorted(unfit)[0]!r} with store {self.store}; allowed: {', '.join(fit)}"
+                "contenders", f"{sorted(unfit)[0]!r} with store {self.store}", ", ".join(fit)
             )
         check_reach(self.store, kind=self.cluster_kind, address=self.cluster_address)
         return self
@@ -113,9 +116,13 @@ def _check_memory(n_workers: int, read_nbytes: int) -> None:
     if n_workers > n_fitting:
         sum_nbytes = _REST_NBYTES + n_workers * each_nbytes
         raise UserError(
-            f"n_workers: {n_workers}; each takes {each_nbytes / 1e9:.2g} GB and the rest"
-            f" {_REST_NBYTES / 1e9:g}, which are {sum_nbytes / 1e9:.0f} of this machine's"
-            f" {MEMORY_LIMIT / 1e9:.0f} GB; allowed: at most {max(0, n_fitting)}, or smaller chunks"
+            "n_workers",
+            (
+                f"{n_workers}; each takes {each_nbytes / 1e9:.2g} GB and the rest "
+                f"{_REST_NBYTES / 1e9:g}, which are {sum_nbytes / 1e9:.0f} of this machine's "
+                f"{MEMORY_LIMIT / 1e9:.0f} GB"
+            ),
+            f"at most {max(0, n_fitting)}, or smaller chunks",
         )
 
 
@@ -126,6 +133,7 @@ def _check_dilated(name: str, dilation: float | str) -> None:
             each for each in profile_names() if get_profile(each).worker_mb_per_s is not None
         ]
         raise UserError(
-            f"profile: {name!r} with dilation {show(dilation)}; allowed: {', '.join(allowed)},"
-            " with a link for each worker"
+            "profile",
+            f"{name!r} with dilation {show(dilation)}",
+            f"{', '.join(allowed)}, with a link for each worker",
         )

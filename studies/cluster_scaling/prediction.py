@@ -145,8 +145,9 @@ def choose_dilation(clients: Clients, profile: Profile, n_chunks: Mapping[int, i
         if 2 * high > _MOST_DILATION:
             share, slowest = find_share(clients, profile, n_chunks, dilation=high)
             raise UserError(
-                f"dilation: auto; processors have {share:.0%} of the time of {slowest}"
-                f" even at {high}; allowed: a network that is slower"
+                "dilation",
+                f"auto; processors have {share:.0%} of the time of {slowest} even at {high}",
+                "a network that is slower",
             )
         high *= 2
     return bisect_left(range(high), True, lo=high // 2 + 1, key=is_enough)

@@ -83,7 +83,7 @@ def _read_first(name: str) -> object:
 def _open_entry(name: str) -> Any:
     entry = stores.open_entry(name, CATALOG)
     if any(getattr(one, "url", "") is None for one in entry.kwargs.get("args", ())):
-        raise UserError(f"{name}: no address; {entry.metadata['description']}")
+        raise UserError(name, f"no address; {entry.metadata['description']}")
     return entry.read()[entry.metadata["variable"]].data
 
 

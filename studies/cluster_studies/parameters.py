@@ -16,6 +16,8 @@ from wire.errors import UserError
 class Parameters(ClusterParameters):
     """An array, the sources to read it from, and the clusters to read it with."""
 
+    study = "cluster-studies"
+
     dataset: str = Field("enlarged-relief", description="entry of catalog.yml that is made here")
     array_shape: ArrayShape = Field([1, 1, 180, 360], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 1, 90, 90], description="elements of a stored chunk")
@@ -36,16 +38,21 @@ class Parameters(ClusterParameters):
         for name in self.entries:
             open_entry(name)
         if not [*self.contenders, *self.entries]:
-            raise UserError("contenders: none; allowed: at least one, or an entry")
+            raise UserError("contenders", "none", "at least one, or an entry")
         if self.contenders and (self.store, self.cluster_kind) != ("embedded", "local"):
             raise UserError(
-                f"contenders: {self.contenders[0]!r} at store {self.store} with cluster_kind:"
-                f" {self.cluster_kind}; allowed: none but entries, or the embedded store and local"
+                "contenders",
+                (
+                    f"{self.contenders[0]!r} at store {self.store} with cluster_kind: "
+                    f"{self.cluster_kind}"
+                ),
+                "none but entries, or the embedded store and local",
             )
         tables = [name for name in self.contenders if SOURCES[name].layout in TABLES]
         if tables and self.steps_per_worker:
             raise UserError(
-                f"steps_per_worker: {self.steps_per_worker} with {tables[0]}; allowed: 0, as a table is"
-                " read whole"
+                "steps_per_worker",
+                f"{self.steps_per_worker} with {tables[0]}",
+                "0, as a table is read whole",
             )
         return self

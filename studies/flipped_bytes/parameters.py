@@ -16,6 +16,8 @@ from wire.errors import UserError
 class Parameters(parameters.Parameters):
     """An array, the formats that hold it, and how many of their bytes are flipped."""
 
+    study = "flipped-bytes"
+
     array_shape: ArrayShape = Field([1, 4, 160, 160], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 1, 160, 160], description="elements of a chunk")
     formats: Annotated[
@@ -30,11 +32,12 @@ class Parameters(parameters.Parameters):
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
         if self.store != "embedded":
-            raise UserError(f"store: {self.store!r}; allowed: 'embedded'")
+            raise UserError("store", f"{self.store!r}", "'embedded'")
         for name in self.formats:
             if missing := FORMATS[name].missing():
                 raise UserError(
-                    f"formats: {name!r} cannot be read here; allowed: with it installed"
-                    f" (pip install {' '.join(missing)}), or without it"
+                    "formats",
+                    f"{name!r} cannot be read here",
+                    f"with it installed (pip install {' '.join(missing)}), or without it",
                 )
         return self

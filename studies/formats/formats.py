@@ -140,8 +140,9 @@ def make_source(stored: StoredArray) -> Source:
     for block, expected in zip(blocks, stored.checksums.ravel(), strict=True):
         if stores.checksum(values[block]) != expected:
             raise UserError(
-                f"store: {stored.at('zarr').url} holds other values than were written;"
-                " allowed: what this study has written; remove it"
+                "store",
+                f"{stored.at('zarr').url} holds other values than were written",
+                "what this study has written; remove it",
             )
     codec = cast("readers.Codec", stored.codec)
     return Source(values, stored.variable, stored.chunk_shape, codec, stored.at("netcdf"))

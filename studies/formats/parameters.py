@@ -31,6 +31,8 @@ _MOST_OF_TEXT = 10**8  # values: some 1.2 GB of text, and the memory of several
 class Parameters(parameters.Parameters):
     """An array, and the clients that read it in the format of each."""
 
+    study = "formats"
+
     array_shape: Shape = Field([4, 10, 120, 160], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 5, 120, 160], description="elements of a stored chunk")
     codec: Codec = Field(
@@ -71,7 +73,8 @@ class Parameters(parameters.Parameters):
         if n_values > most:
             why = f"with {as_text[0]}" if as_text else "which every format is made from"
             raise UserError(
-                f"array_shape: {self.array_shape} of {4 * n_values / 1e9:.3g} GB;"
-                f" allowed: at most {4 * most / 1e9:.3g} GB, {why}"
+                "array_shape",
+                f"{self.array_shape} of {4 * n_values / 1e9:.3g} GB",
+                f"at most {4 * most / 1e9:.3g} GB, {why}",
             )
         return self

@@ -69,7 +69,7 @@ def encode_raster(values: Values, *, width: int, is_compressed: bool) -> bytes:
         with file.open() as raster:
             tags = raster.tags(ns="IMAGE_STRUCTURE")
         if (tags.get("LAYOUT"), tags.get("COMPRESSION", "NONE")) != ("COG", codec):
-            raise UserError(f"format: cog is stored as {tags}; allowed: COG with {codec}, as asked")
+            raise UserError("format", f"cog is stored as {tags}", f"COG with {codec}, as asked")
         return bytes(file.read())
 
 
@@ -161,7 +161,7 @@ def write_tiles(folder: Location, source: Source) -> None:
             array[:] = {source.variable: source.values}
         kept = [repr(one) for one in tiledb.ArraySchema.load(place).attr(0).filters]
         if kept != [repr(one) for one in filters]:  # as published benchmarks had it
-            raise UserError(f"format: tiledb is stored with {kept}; allowed: {filters}, as asked")
+            raise UserError("format", f"tiledb is stored with {kept}", f"{filters}, as asked")
         put_folder(Path(made), folder)
 
 

@@ -177,5 +177,5 @@ def choose_control(names: Sequence[str]) -> str:
     'zarr-obstore'
     """
     if not names:
-        raise UserError("contenders: none can run here; allowed: with one that is installed")
+        raise UserError("contenders", "none can run here", "with one that is installed")
     return "zarr-obstore" if "zarr-obstore" in names else names[0]

@@ -15,6 +15,8 @@ from wire.errors import UserError
 class Parameters(parameters.Parameters):
     """An array in few and in many chunks, and a network to emulate at two dilations."""
 
+    study = "harness"
+
     array_shape: ArrayShape = Field([2, 10, 240, 320], description="elements: time, depth, y, x")
     chunk_shapes: Annotated[list[Shape], Field(min_length=2)] = Field(
         [[1, 1, 240, 320], [1, 1, 60, 320]],
@@ -34,7 +36,7 @@ class Parameters(parameters.Parameters):
         for chunk_shape in self.chunk_shapes:
             check_chunk_shape(self.array_shape, chunk_shape)
         if self.store != "embedded":  # the proxy stands before a store of this machine
-            raise UserError(f"store: {self.store!r}; allowed: 'embedded'")
+            raise UserError("store", f"{self.store!r}", "'embedded'")
         if self.ladder and not self.processors:
-            raise UserError("processors: 0 with a ladder; allowed: at least 1, which are charged")
+            raise UserError("processors", "0 with a ladder", "at least 1, which are charged")
         return self

@@ -294,7 +294,7 @@ class Maker:
         if path != self.original:
             arrange(self.original, path, layout)
             if _read(path) != self.answers:
-                raise UserError(f"layouts: {layout} made by h5py {h5py.__version__} reads wrong")
+                raise UserError("layouts", f"{layout} made by h5py {h5py.__version__} reads wrong")
         with h5py.File(path) as file:
             properties = asdict(read_properties(file))
         store, n = self.target.obstore(), _N_PARTS

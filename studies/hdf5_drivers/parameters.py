@@ -22,6 +22,8 @@ _Read = Annotated[str, OneOf(READS)]
 class Parameters(parameters.Parameters):
     """A granule, and which drivers read it in which layouts."""
 
+    study = "hdf5-drivers"
+
     n_photons: Annotated[int, Field(ge=6000, le=10**10)] = Field(
         60_000, description="photons in six beams; ten million make some 220 MB"
     )
@@ -52,5 +54,5 @@ class Parameters(parameters.Parameters):
     def _check_default(self) -> Self:
         for name in ("reads", "one_variable"):
             if (given := getattr(self, name)) and DEFAULT not in given:
-                raise UserError(f"{name}: {', '.join(given)}; allowed: also {DEFAULT}")
+                raise UserError(name, ", ".join(given), f"also {DEFAULT}")
         return self

@@ -64,9 +64,7 @@ class Ros3:
             atexit.register(self._process.kill)
             self.versions: dict[str, str] = self._ask()
         except (OSError, UserError) as error:
-            raise UserError(
-                f"{NAMED}: {python}: {error}; allowed: a Python whose h5py has ROS3"
-            ) from error
+            raise UserError(NAMED, f"{python}: {error}", "a Python whose h5py has ROS3") from error
 
     def _ask(self, **job: Any) -> dict[str, Any]:
         """Put a question, if there is one, and wait for the answer."""
@@ -76,7 +74,7 @@ class Ros3:
             self._process.stdin.flush()
         said = json.loads(self._process.stdout.readline() or '{"failed": "its process has ended"}')
         if "failed" in said:
-            raise UserError(f"ROS3: {said['failed']}")
+            raise UserError("ROS3", said["failed"])
         return dict(said)
 
     def open(self, location: Location, settings: Mapping[str, Any]) -> None:

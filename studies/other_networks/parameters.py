@@ -18,6 +18,8 @@ _Names = Field(min_length=1)
 class Parameters(parameters.Parameters):
     """Which clients are asked for what, over which networks."""
 
+    study = "other-networks"
+
     networks: Annotated[list[Profile], _Names] = Field(
         ["express", "in-region"], description="networks to emulate in turn"
     )

@@ -19,6 +19,8 @@ def _known_setting(pair: list[str]) -> list[str]:
 class Parameters(parameters.Parameters):
     """A command, and a setting that is tried on it."""
 
+    study = "own-program"
+
     command: Annotated[list[str], Field(min_length=1)] = Field(
         ["python", "studies/own_program/everyone.py", "STORED"],
         description="program and arguments; STORED stands for the array that is stored here",

@@ -70,7 +70,7 @@ def trace_thread(thread: Mapping[str, Any], listed: Mapping[str, Any], place: Lo
         given = where | {"AWS_ALLOW_HTTP": "true"} | asked.get("variables", {})
         runs = [launch.run(command, environment=given, is_silent=True) for _ in range(1 + _N_RUNS)]
         if any(run.exit_code for run in runs):
-            raise UserError(f"{thread['thread']}, {state}: the program failed")
+            raise UserError(f"{thread['thread']}, {state}", "the program failed")
         told = sorted(map(findings.report, runs[1:]), key=_waiting_s)[_N_RUNS // 2]
         first = told.findings[0] if told.findings else None
         lines.append(

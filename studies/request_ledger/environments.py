@@ -93,7 +93,7 @@ def make_environment(environment: Environment) -> Path:
                 )
             except subprocess.CalledProcessError as error:
                 told = " ".join(error.stderr.split())[-300:]
-                raise UserError(f"{environment.name}: cannot be installed: {told}") from error
+                raise UserError(environment.name, f"cannot be installed: {told}") from error
             seal(venv)
     return python
 

@@ -18,6 +18,8 @@ Shape = Annotated[list[Count], Field(min_length=3, max_length=3)]
 class Parameters(parameters.Parameters):
     """Which clients are asked for what, in which environments."""
 
+    study = "request-ledger"
+
     environments: Annotated[
         list[Annotated[str, OneOf(["all", *(one.name for one in read_environments())])]], _Names
     ] = Field([HERE], description="environments of environments.yaml, all of them, or the one here")

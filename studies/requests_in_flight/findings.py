@@ -75,7 +75,7 @@ def choose(
     measured = statistics.measured(rows)
     copied = str(measured.loc[measured["contender"] == control, "control_of"].iloc[0])
     if copied not in by_name:
-        raise UserError(f"control: of {copied}, which was refused; allowed: of a safe setting")
+        raise UserError("control", f"of {copied}, which was refused", "of a safe setting")
     found = ranking.rank(
         measured[measured["contender"].isin([*by_name, control])], control=control, value="s_per_gb"
     )

@@ -32,6 +32,8 @@ _MOST_IN_FLIGHT = 4096  # connections of one process, each a file that is open
 class Parameters(parameters.Parameters):
     """An array, and the settings of one process that reads it."""
 
+    study = "requests-in-flight"
+
     array_shape: ArrayShape = Field([2, 16, 60, 80], description="elements: time, depth, y, x")
     chunk_shape: Shape = Field([1, 1, 60, 80], description="elements of a stored chunk")
     codec: Codec = Field("blosc-zstd", description="compression of the chunks")
@@ -68,13 +70,14 @@ class Parameters(parameters.Parameters):
         check_chunk_shape(self.array_shape, self.chunk_shape)
         if len(self.client_n_chunks) != len(self.client_chunk_shapes):
             raise UserError(
-                f"client_n_chunks: {len(self.client_n_chunks)} numbers; allowed:"
-                f" {len(self.client_chunk_shapes)}, one for each of client_chunk_shapes"
+                "client_n_chunks",
+                f"{len(self.client_n_chunks)} numbers",
+                f"{len(self.client_chunk_shapes)}, one for each of client_chunk_shapes",
             )
         most = max(self.n_threads)
         if most > self.array_shape[0]:
             raise UserError(
-                f"n_threads: {most}; allowed: at most {self.array_shape[0]}, a step of time for each"
+                "n_threads", most, f"at most {self.array_shape[0]}, a step of time for each"
             )
         n_each = math.prod(
             -(-n // c) for n, c in zip(self.array_shape[1:], self.chunk_shape[1:], strict=True)
@@ -82,12 +85,17 @@ class Parameters(parameters.Parameters):
         least = max(most, -(-_LEAST_WAVES * most * max(self.concurrency) // n_each))
         if self.n_steps and not least <= self.n_steps <= self.array_shape[0]:
             raise UserError(
-                f"n_steps: {self.n_steps}; allowed: 0, or from {least}, {_LEAST_WAVES} waves of"
-                f" requests for each setting, to {self.array_shape[0]}, all of array_shape"
+                "n_steps",
+                self.n_steps,
+                (
+                    f"0, or from {least}, {_LEAST_WAVES} waves of requests for each setting, to "
+                    f"{self.array_shape[0]}, all of array_shape"
+                ),
             )
         if most * max(self.concurrency) > _MOST_IN_FLIGHT:
             raise UserError(
-                f"concurrency: {max(self.concurrency)} in each of {most} threads;"
-                f" allowed: {_MOST_IN_FLIGHT} requests in flight together"
+                "concurrency",
+                f"{max(self.concurrency)} in each of {most} threads",
+                f"{_MOST_IN_FLIGHT} requests in flight together",
             )
         return self

@@ -61,7 +61,7 @@ def test_what_is_no_findings_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_key_stands_once(tmp_path: Path) -> None:
     """A claim is no finding, and none of them is the noise."""
-    with pytest.raises(UserError, match="gain twice"):
+    with pytest.raises(UserError, match="gain, which a finding has"):
         write_findings(tmp_path / "c.csv", {"gain": 1.0}, {"gain": True}, noise=0, n_blocks=1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,12 @@ from pydantic_core._pydantic_core import list_all_errors
 
 from wire import cli
 from wire.decide.question import Asked
-from wire.errors import UserError, explain, explain_system, tell_refusal
+from wire.errors import (
+    UserError,
+    convert_system_error,
+    convert_validation_error,
+    explain_system,
+)
 
 KINDS = {kind["type"]: kind for kind in list_all_errors()}
 FOREIGN = re.compile(
@@ -48,9 +54,9 @@ def test_all_kinds_of_refusals_are_said_in_our_words(kind: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Model(value=refusal)
     # the value is shown as it is, here an error of pydantic's
-    text = explain(caught.value).replace(repr(refusal), "X").split("allowed: ")
-    assert text[0].startswith("value: ") and len(text) == 2 and text[1]
-    assert not FOREIGN.search(text[1]) and "\n" not in "".join(text)
+    said = convert_validation_error(caught.value)
+    assert said.where == "value" and said.value and said.allowed
+    assert not FOREIGN.search(said.allowed) and "\n" not in str(said)
 
 
 class Plain(BaseModel):
@@ -63,38 +69,38 @@ class Plain(BaseModel):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"number": "many"}, "number: 'many'; allowed: a whole number"),
-        ({"number": 1.5}, "number: 1.5; allowed: a whole number"),
-        ({"number": 1, "speed": 2}, "speed: 2; no such name; allowed: names that are documented"),
-        ({}, "number: is missing; allowed: stated"),
+        ({"number": "many"}, ("number", "'many'", "a whole number")),
+        ({"number": 1.5}, ("number", "1.5", "a whole number")),
+        ({"number": 1, "speed": 2}, ("speed", "2; no such name", "names that are documented")),
+        ({}, ("number", "is missing", "stated")),
     ],
 )
-def test_models_refuse_in_our_words(values: dict[str, Any], said: str) -> None:
+def test_models_refuse_in_our_words(values: dict[str, Any], said: tuple[str, ...]) -> None:
     """As users meet them, in a case or an option."""
     with pytest.raises(ValidationError) as caught:
         Plain(**values)
-    assert explain(caught.value) == said
+    assert convert_validation_error(caught.value).args == said
 
 
 @pytest.mark.parametrize("value", ["lorem", "1.5", "", [], {}, -1, 1e300, object()])
 def test_options_of_decide_are_refused_in_our_words(value: Any) -> None:
     """Whatever is put into one of them, from the command line or by a program."""
-    refusals = list[str]()
+    refusals = list[UserError]()
     for name in Asked.model_fields:
         try:
             Asked(**{name.replace("_", "-"): value})
         except ValidationError as error:
-            refusals.append(explain(error, depth=1))
+            refusals.append(convert_validation_error(error, depth=1))
         except UserError as error:  # of two options together
-            refusals.append(str(error))
+            refusals.append(error)
     assert refusals
     for said in refusals:
-        assert "allowed: " in said and not FOREIGN.search(said.rpartition("allowed: ")[2]), said
+        assert said.allowed and not FOREIGN.search(said.allowed), said
 
 
 def test_a_refusal_is_one_line_that_fits_a_screen() -> None:
     """Whatever ends of lines and however long paths its values have; what is allowed stays."""
-    text = str(UserError(f"price: 'a\nb' of /{'x' * 5000}/y.h5; allowed: a number"))
+    text = str(UserError("price", f"'a\nb' of /{'x' * 5000}/y.h5", "a number"))
     assert text.startswith(r"price: 'a\nb' of /xxx") and text.endswith("/y.h5; allowed: a number")
     assert len(text) < 300
 
@@ -103,10 +109,33 @@ def test_the_system_refuses_in_our_words() -> None:
     """The class of Python and the words of the system stay away, whatever its number."""
     for code in {number for name, number in vars(errno).items() if name.startswith("E")}:
         error = OSError(code, os.strerror(code), "some/file")
-        for text in (explain_system(error), tell_refusal(error)):
+        refusal = convert_system_error(error)
+        for text in (explain_system(error), str(refusal)):
             assert os.strerror(code) not in text and type(error).__name__ not in text
             assert "Errno" not in text and "\n" not in text
-        assert tell_refusal(error).startswith("some/file: ")
+        assert refusal.where == "some/file"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        (("n_workers", 0, "at least 1"), "n_workers: 0; allowed: at least 1"),
+        (("folder", "is full"), "folder: is full"),
+        (("", "nothing is there", "a file"), "nothing is there; allowed: a file"),
+    ],
+)
+def test_a_refusal_is_written_in_one_form(fields: tuple[Any, ...], sentence: str) -> None:
+    """From its fields, which stay what they are in another process; no other test looks at the form."""
+    refusal = pickle.loads(pickle.dumps(UserError(*fields)))
+    assert str(refusal) == sentence
+    assert refusal.args == (*map(str, fields), *[""] * (3 - len(fields)))
+
+
+def test_a_refusal_within_a_place_names_both() -> None:
+    """The place before the field, of the same class."""
+    inner = UserError("rate", -1, "above 0")
+    assert inner.within("profile 'x'").args == ("profile 'x': rate", "-1", "above 0")
+    assert UserError("", "is torn").within("a.csv").where == "a.csv"
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,9 @@ def test_folders_of_a_shell_are_no_secrets(monkeypatch: pytest.MonkeyPatch) -> N
 def test_errors_and_locations_show_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line that a user reads is clean where it is made, and a location knows its endpoint's."""
     with pytest.raises(UserError) as caught:
-        raise UserError(f"redis_url: {ADDRESSES[0]}; allowed: others")
-    assert str(caught.value) == "redis_url: redis://***@host:6379/0; allowed: others"
+        raise UserError("redis_url", ADDRESSES[0], "others")
+    assert caught.value.args == ("redis_url", "redis://***@host:6379/0", "others")
+    assert UserError("aws_secret_key", CANARY).value == "***"
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://user:{CANARY}@127.0.0.1:9")
     location = parse_location("s3://bucket/x")
     assert CANARY in location.secrets

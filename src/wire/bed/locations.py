@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CONNECT_S = 5
 SILENCE_S = 15  # without a byte: s3fs
 REQUEST_S = 30  # for the whole request: obstore
-_LEADS = "leads elsewhere, where keys would go too; allowed: the store's own address"
+_LEADS = ("leads elsewhere, where keys would go too", "the store's own address")
 _ANSWER_S = 30.0  # for the first answer of a store, which may come a byte at a time
 
 
@@ -146,7 +146,7 @@ class Location:
         except Exception as error:  # each client has errors of its own
             if not re.search(r"\b507\b|Insufficient ?Storage|No space left", str(error), re.I):
                 raise
-            raise UserError(f"store: {self.url}: is full; allowed: one with room") from error
+            raise UserError("store", f"{self.url}: is full", "one with room") from error
 
     def clear(self) -> None:
         """Remove all that lies here."""
@@ -240,7 +240,7 @@ class Location:
                             nbytes += len(body.read(1))
             except botocore.exceptions.ClientError as error:
                 if 300 <= error.response["ResponseMetadata"]["HTTPStatusCode"] < 400:
-                    raise UserError(f"store: {self.url}: {_LEADS}") from error
+                    raise UserError("store", f"{self.url}: {_LEADS[0]}", _LEADS[1]) from error
             except (botocore.exceptions.BotoCoreError, ResponseParserError, ValueError, OSError):
                 break  # what else is wrong the clients find out themselves
         return n_requests, nbytes
@@ -250,9 +250,7 @@ class Location:
         if self.scheme == "file" and not (
             os.path.isdir(self.path) and os.access(self.path, os.W_OK)
         ):
-            raise UserError(
-                f"store: {self.url}; allowed: a folder that is there and may be written to"
-            )
+            raise UserError("store", self.url, "a folder that is there and may be written to")
         if self.scheme != "s3":
             return
         patience = {"connect_timeout": 5, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
@@ -262,15 +260,15 @@ class Location:
                 self.botocore(**patience).list_objects_v2(Bucket=self.bucket, MaxKeys=1)
         except botocore.exceptions.ClientError as error:
             code = error.response["Error"]["Code"]
-            told = f"refused ({code}); allowed: credentials that may read the bucket"
-            told += " (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
+            problem, allowed = f"refused ({code})", "credentials that may read the bucket"
+            allowed += " (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
             if code == "NoSuchBucket":
-                told = f"no bucket {self.bucket!r} there; allowed: a bucket that exists"
+                problem, allowed = f"no bucket {self.bucket!r} there", "a bucket that exists"
             if 300 <= error.response["ResponseMetadata"]["HTTPStatusCode"] < 400:
-                told = _LEADS
-            raise UserError(f"store: {self.url}: {told}") from error
+                problem, allowed = _LEADS
+            raise UserError("store", f"{self.url}: {problem}", allowed) from error
         except botocore.exceptions.ParamValidationError as error:
-            raise UserError(f"store: {self.url}; allowed: a bucket name as S3 has them") from error
+            raise UserError("store", self.url, "a bucket name as S3 has them") from error
         except (
             botocore.exceptions.BotoCoreError,
             ResponseParserError,
@@ -278,8 +276,9 @@ class Location:
             TimeoutError,
         ) as error:
             raise UserError(
-                f"store: endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url};"
-                " allowed: the address of a running S3 server (AWS_ENDPOINT_URL)"
+                "store",
+                f"endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url}",
+                "the address of a running S3 server (AWS_ENDPOINT_URL)",
             ) from error
 
 
@@ -293,7 +292,7 @@ def split_address(address: str) -> SplitResult:
     try:
         return urlsplit(address)
     except ValueError as error:  # of a bracket that is open, as of an address of IPv6
-        raise UserError(f"store: {show(address)}; allowed: an address such as s3://BUCKET/PREFIX") from error  # fmt: skip
+        raise UserError("store", show(address), "an address such as s3://BUCKET/PREFIX") from error  # fmt: skip
 
 
 def parse_location(url: str) -> Location:
@@ -305,19 +304,21 @@ def parse_location(url: str) -> Location:
     allowed = "embedded, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///FOLDER"
     if "@" in parts.netloc:  # what stands before it may be a password, and is not shown
         raise UserError(
-            f"store: {parts.scheme}://***@{parts.netloc.rpartition('@')[2]}; allowed: {allowed},"
-            " with credentials in the environment or a profile"
+            "store",
+            f"{parts.scheme}://***@{parts.netloc.rpartition('@')[2]}",
+            f"{allowed}, with credentials in the environment or a profile",
         )
     if parts.scheme not in ("s3", "gs") or not parts.netloc:
-        raise UserError(f"store: {show(url)}; allowed: {allowed}")
+        raise UserError("store", show(url), allowed)
     bucket, prefix = parts.netloc, parts.path.strip("/")
     if parts.scheme == "gs":  # read anonymously at Google's own address: the settings are for S3
         return Location("gs", bucket, prefix)
     keys = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
     if (keys[0] is None) != (keys[1] is None):
         raise UserError(
-            "store: only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set;"
-            " allowed: both, or neither for anonymous access"
+            "store",
+            "only one of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY is set",
+            "both, or neither for anonymous access",
         )
     session = botocore.session.get_session()
     endpoint_url = os.environ.get("AWS_ENDPOINT_URL")
@@ -350,8 +351,9 @@ def _find_credentials(session: Any, *, is_amazon: bool) -> tuple[str | None, ...
     except botocore.exceptions.BotoCoreError as error:
         told = " ".join(str(error).split())
         raise UserError(
-            f"store: its credentials cannot be had ({told}); allowed: keys in the environment, a"
-            " profile, a role, or none of these for anonymous access"
+            "store",
+            f"its credentials cannot be had ({told})",
+            "keys in the environment, a profile, a role, or none of these for anonymous access",
         ) from error
 
 

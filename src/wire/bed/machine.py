@@ -48,15 +48,19 @@ def check_processors(n_processors: float, dilation: float, *, n_machines: int = 
     """Refuse processors that this machine cannot give: one core is for the server and the proxy."""
     if sys.platform != "linux":
         raise UserError(
-            f"processors: {n_processors:g}; allowed: none on {sys.platform}, because what a thread"
-            " has computed is read from /proc"
+            "processors",
+            f"{n_processors:g}",
+            f"none on {sys.platform}, because what a thread has computed is read from /proc",
         )
     free = max(1, len(os.sched_getaffinity(0)) - 1)
     if n_machines * n_processors / dilation > free:
         raise UserError(
-            f"processors: {n_processors:g} in each of {n_machines} at dilation {dilation:g} are"
-            f" {n_machines * n_processors / dilation:.3g} of this machine; allowed: at most {free}, or"
-            f" a dilation of at least {n_machines * n_processors / free:g}"
+            "processors",
+            (
+                f"{n_processors:g} in each of {n_machines} at dilation {dilation:g} are "
+                f"{n_machines * n_processors / dilation:.3g} of this machine"
+            ),
+            f"at most {free}, or a dilation of at least {n_machines * n_processors / free:g}",
         )
 
 

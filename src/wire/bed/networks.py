@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge, Gt, Le
 
-from wire.errors import UserError, explain, name_file, say, show
+from wire.errors import UserError, convert_validation_error, name_file, say, show
 from wire.files import find_checkout, read_yaml
 
 MB = 1_000_000
@@ -152,14 +152,13 @@ def make_profile(name: str, figures: Mapping[Any, Any]) -> Profile:
 
     known = [each.name for each in fields(Profile) if each.name not in ("name", "measurement")]
     if unknown := [each for each in figures if each not in known]:
-        told = f"unknown field {show(unknown[0])}; allowed: {', '.join(known)}"
-        raise UserError(f"profile {name!r}: {told}")
+        raise UserError(f"profile {name!r}", f"unknown field {show(unknown[0])}", ", ".join(known))
     try:
         # of JSON, in which a mapping may be a dataclass and a text is never a number
         text = to_json({**figures, "name": name}, inf_nan_mode="constants", fallback=str)
         profile = TypeAdapter(Profile).validate_json(text)
     except ValidationError as error:
-        raise UserError(f"profile {name!r}: {explain(error)}") from error
+        raise convert_validation_error(error).within(f"profile {name!r}") from error
     _check_together(profile)
     return profile
 
@@ -169,35 +168,35 @@ def _check_together(profile: Profile) -> None:
     first, faults = profile.first_byte_s, profile.faults
     quantiles = [] if first is None else [first.median_s, first.p95_s, first.p99_s or first.p95_s]
     if quantiles != sorted(quantiles):
-        problem = "first_byte_s: quantiles fall; allowed: median_s, p95_s and p99_s in this order"
+        field, problem = "first_byte_s", "quantiles fall"
+        allowed = "median_s, p95_s and p99_s in this order"
     elif sum(getattr(faults, name) for name in FAULTS) > 1:
-        problem = "faults: their sum is above 1; allowed: at most 1"
+        field, problem, allowed = "faults", "their sum is above 1", "at most 1"
     elif (profile.round_trip_s or 0.0) > (first.median_s if first else 0.0):
-        problem = "round_trip_s: longer than the median of first_byte_s; allowed: at most that"
+        field, problem = "round_trip_s", "longer than the median of first_byte_s"
+        allowed = "at most that"
     elif profile.round_trip_s is None and (
         profile.setup_round_trips or profile.initial_window_nbytes
     ):
-        problem = "round_trip_s is missing; allowed: stated with what takes round trips"
+        field, problem, allowed = "round_trip_s", "is missing", "stated with what takes round trips"
     else:
         return
-    raise UserError(f"profile {profile.name!r}: {problem}")
+    raise UserError(f"profile {profile.name!r}: {field}", problem, allowed)
 
 
 def check_dilation(dilation: float) -> None:
     """Refuse a factor of time dilation that would speed time up, or stop it."""
     if not 1 <= dilation < inf:
-        raise UserError(f"dilation is {dilation!r}; allowed is a number at least 1")
+        raise UserError("dilation", f"{dilation!r}", "a number at least 1")
 
 
 def check_profile(store: str, name: str, dilation: float | str = 1.0) -> None:
     """Refuse to emulate a network, or its time, on a store that has its own."""
     where = "on a store of your own"
     if store != "embedded" and name != "loopback":
-        raise UserError(
-            f"profile: {name!r}; allowed: loopback, because nothing is emulated {where}"
-        )
+        raise UserError("profile", f"{name!r}", f"loopback, because nothing is emulated {where}")
     if store != "embedded" and dilation != 1:
-        raise UserError(f"dilation: {dilation:g}; allowed: 1, because time is real {where}")
+        raise UserError("dilation", f"{dilation:g}", f"1, because time is real {where}")
 
 
 @cache
@@ -242,13 +241,12 @@ def get_profile(name: str) -> Profile:
     if path is None:
         names = ", ".join([*profile_names(), *_ALSO_CALLED])
         allowed = f"{names}, or the path of a YAML file that is there"
-        raise UserError(f"profile: {name!r}; allowed: {allowed}")
+        raise UserError("profile", f"{name!r}", allowed)
     name = name_file(path)
     figures = read_yaml(path, f"profile {name!r}")
     measurement = figures.pop("measurement", {})
     if not isinstance(measurement, dict):
-        told = f"measurement: {show(measurement)}; allowed: a mapping"
-        raise UserError(f"profile {name!r}: {told}")
+        raise UserError(f"profile {name!r}: measurement", show(measurement), "a mapping")
     figures.pop("scale", None)  # always 1 in the files of earlier calibrations
     found = replace(make_profile(name, figures), measurement=measurement)
     if isinstance(measured_on := found.measurement.get("machine"), Mapping):

@@ -49,7 +49,7 @@ class Proxy:
             except (EOFError, OSError):
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(GRACE_S)
-                raise UserError(self.find_lost() or "the proxy does not answer") from None
+                raise UserError("proxy", self.find_lost() or "it does not answer") from None
 
     def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
         """Emulate a network on the requests that arrive from now on, maybe at another dilation."""
@@ -57,8 +57,9 @@ class Proxy:
             check_dilation(dilation)
         if profile.worker_mb_per_s is not None and not hasattr(socket, "AF_NETLINK"):
             raise UserError(
-                f"worker_mb_per_s is {profile.worker_mb_per_s:g}; allowed is None on"
-                f" {sys.platform}, where the process behind a connection cannot be seen"
+                "worker_mb_per_s",
+                f"{profile.worker_mb_per_s:g}",
+                f"None on {sys.platform}, where the process behind a connection cannot be seen",
             )
         self._command("emulate", profile, dilation)
 
@@ -85,20 +86,22 @@ class Proxy:
 
 def _address(upstream_url: str) -> tuple[str, int]:
     """Split the address of a server into host and port; refuse what the proxy cannot stand before."""
-    refusal = f"upstream_url is {redact(upstream_url)!r}; allowed is http://HOST[:PORT]"
+    shown, allowed = repr(redact(upstream_url)), "http://HOST[:PORT]"
     parts = urlsplit(upstream_url)
     if parts.scheme == "https":
         raise UserError(
-            f"{refusal}: a client signs the host name it connects to, so what is "
-            "signed for the proxy would be refused; use this location without it"
+            "upstream_url",
+            f"{shown}, where a client signs the host name it connects to, so what is signed for "
+            "the proxy would be refused",
+            f"{allowed}; use this location without it",
         )
     is_bare = not (parts.path.strip("/") or parts.query or "@" in parts.netloc)
     if parts.scheme != "http" or not parts.hostname or not is_bare:
-        raise UserError(refusal)
+        raise UserError("upstream_url", shown, allowed)
     try:
         return parts.hostname, parts.port or 80
     except ValueError as error:
-        raise UserError(f"{refusal} with a port to 65535") from error
+        raise UserError("upstream_url", shown, f"{allowed} with a port to 65535") from error
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def find_or_build_versitygw() -> Path:
         path = Path(named).absolute()
         if (found := _ask([path, "--version"], r"^Version[ \t]*:[ \t]*v?(\S+)", {})) != VERSION:
             problem = f"version {found}" if path.exists() else "no such file"
-            raise UserError(f"ARRAYS_VERSITYGW {path}: {problem}; allowed: versitygw {VERSION}")
+            raise UserError(f"ARRAYS_VERSITYGW {path}", problem, f"versitygw {VERSION}")
         return path
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).absolute()
     target = base / "arrays-over-the-wire" / f"versitygw-{VERSION}-{sysconfig.get_platform()}"
@@ -157,8 +157,12 @@ def _run(argv: list[str], *, folder: Path, env: Mapping[str, str]) -> None:
 def _not_built(reason: str) -> UserError:
     """Say in one line why there is no versitygw and what to do."""
     return UserError(
-        f"versitygw {VERSION}: not found, and cannot be built ({reason}); allowed: a network for the"
-        f" first set-up, or that version from https://{_MODULE}/releases, named by ARRAYS_VERSITYGW"
+        f"versitygw {VERSION}",
+        f"not found, and cannot be built ({reason})",
+        (
+            f"a network for the first set-up, or that version from https://{_MODULE}/releases, "
+            "named by ARRAYS_VERSITYGW"
+        ),
     )
 
 
@@ -175,8 +179,9 @@ def claim_folder(folder: Path) -> contextlib.AbstractContextManager[object]:
         names = sorted(entry.name for entry in folder.iterdir())
         if names and MARKER_NAME not in names:
             raise UserError(
-                f"store folder {folder}: holds files that are not ours ({', '.join(names[:3])});"
-                " allowed: an empty or new folder"
+                f"store folder {folder}",
+                f"holds files that are not ours ({', '.join(names[:3])})",
+                "an empty or new folder",
             )
         make_private(folder)
         (folder / MARKER_NAME).write_text(_MARKER_TEXT)
@@ -184,13 +189,15 @@ def claim_folder(folder: Path) -> contextlib.AbstractContextManager[object]:
         return FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT_S).acquire()
     except Timeout as error:
         raise UserError(
-            f"store folder {folder}: in use by another server;"
-            " allowed: one server at a time, or another folder"
+            f"store folder {folder}",
+            "in use by another server",
+            "one server at a time, or another folder",
         ) from error
     except OSError as error:
         raise UserError(
-            f"store folder {folder}: cannot be used ({explain_system(error)});"
-            " allowed: a folder that can be written"
+            f"store folder {folder}",
+            f"cannot be used ({explain_system(error)})",
+            "a folder that can be written",
         ) from error
 
 
@@ -314,7 +321,7 @@ def open_testbed(
         botocore.session.get_session().get_scoped_config()
     except botocore.exceptions.ProfileNotFound as error:
         raise UserError(
-            f"AWS_PROFILE: {error.kwargs['profile']!r}; allowed: one that the AWS settings have, or none"
+            "AWS_PROFILE", f"{error.kwargs['profile']!r}", "one that the AWS settings have, or none"
         ) from error
     if store == "embedded":
         with (
@@ -389,11 +396,12 @@ def make_room(folder: Path, needed_nbytes: int) -> None:
     with contextlib.suppress(ValueError):
         cap_nbytes = 1e9 * float(text)
     if not cap_nbytes >= 0:  # nor is nan
-        raise UserError(f"ARRAYS_CACHE_GB: {text!r}; allowed: a number of GB, at least 0")
+        raise UserError("ARRAYS_CACHE_GB", f"{text!r}", "a number of GB, at least 0")
     if needed_nbytes > cap_nbytes:
         raise UserError(
-            f"ARRAYS_CACHE_GB: {cap_nbytes / 1e9:g};"
-            f" allowed: at least {needed_nbytes / 1e9:.1f} for this array"
+            "ARRAYS_CACHE_GB",
+            f"{cap_nbytes / 1e9:g}",
+            f"at least {needed_nbytes / 1e9:.1f} for this array",
         )
     kept = (folder / "buckets" / _BUCKET).glob("*")
     arrays = sorted(filter(Path.is_dir, kept), key=lambda path: path.stat().st_mtime)

@@ -55,7 +55,7 @@ def calibrate(
     check_address(location, prefix)
     check_out(out)
     if not 0 < max_mb <= _MOST_MB:
-        raise UserError(f"max-mb: {max_mb:g}; allowed: above 0, at most {_MOST_MB:g}")
+        raise UserError("max-mb", f"{max_mb:g}", f"above 0, at most {_MOST_MB:g}")
     caps = max_requests, int(max_mb * 1e6)
     plan, purse = share_caps(*caps), Purse(*caps)
     say(f"at most {max_requests} requests and {max_mb:g} MB of {location}", err=not is_plan)
@@ -87,15 +87,15 @@ def find_provider(address: str) -> str:
 def check_out(out: Path) -> None:
     """Refuse a file that could not be written in the end, before anything is asked for."""
     if out.suffix not in (".yml", ".yaml"):
-        raise UserError(f"out: {show(str(out))}; allowed: a name that ends in .yml")
+        raise UserError("out", show(str(out)), "a name that ends in .yml")
     try:
         with tempfile.TemporaryFile(dir=out.parent):  # in /proc even root may not
             is_there = os.path.lexists(out)
     except (OSError, ValueError) as error:  # ValueError: of a null character
         allowed = "a file in a folder that can be written"
-        raise UserError(f"out: {show(str(out))}; allowed: {allowed}") from error
+        raise UserError("out", show(str(out)), allowed) from error
     if is_there:
-        raise UserError(f"out: {show(str(out))} is there; allowed: a file that is not")
+        raise UserError("out", f"{show(str(out))} is there", "a file that is not")
 
 
 _MOST_PREFIX = 500  # characters; a store takes keys of 1024 bytes
@@ -107,16 +107,16 @@ def check_address(address: str, prefix: str) -> None:
 
     scheme = split_address(address).scheme
     if scheme == "file" or address == "embedded":
-        raise UserError(f"store: {show(address)}; allowed: a store that answers requests")
+        raise UserError("store", show(address), "a store that answers requests")
     if prefix and scheme != "s3":
-        raise UserError(f"write: {show(prefix)}; allowed: with s3://BUCKET/PREFIX alone")
+        raise UserError("write", show(prefix), "with s3://BUCKET/PREFIX alone")
     parts = prefix.strip("/").split("/")
     is_sound = prefix.isprintable() and len(prefix) <= _MOST_PREFIX
     if prefix and not (is_sound and {"", ".", ".."}.isdisjoint(parts)):
         allowed = (
             f"a path in the bucket, such as scratch/mine, of at most {_MOST_PREFIX} characters"
         )
-        raise UserError(f"write: {show(prefix)}; allowed: {allowed}")
+        raise UserError("write", show(prefix), allowed)
     parse_location(address)
 
 

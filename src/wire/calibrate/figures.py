@@ -49,11 +49,11 @@ def share_caps(max_requests: int, max_nbytes: int) -> Plan:
     """
     if not _LEAST_REQUESTS <= max_requests <= _MOST_REQUESTS:
         allowed = f"{_LEAST_REQUESTS} to {_MOST_REQUESTS}"
-        raise UserError(f"max-requests: {max_requests}; allowed: {allowed}")
+        raise UserError("max-requests", max_requests, allowed)
     # enough is left for bandwidth when all requests are small ones
     least = _LEAST_NBYTES + SMALL_NBYTES * max_requests
     if max_nbytes < least:
-        raise UserError(f"max-mb: {max_nbytes / 1e6:g}; allowed: at least {least / 1e6:g}")
+        raise UserError("max-mb", f"{max_nbytes / 1e6:g}", f"at least {least / 1e6:g}")
     n_delays = N_LANES + min(_MOST_DELAYS, int(0.4 * max_requests) // 20 * 20)
     left = max_requests - N_FIND - n_delays - N_STREAMS
     sizes = [2]

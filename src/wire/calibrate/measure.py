@@ -54,7 +54,7 @@ _DELAYS = 5  # and for so many times p95, so that connections whose first bytes 
 
 
 def _refuse(why: str) -> UserError:
-    return UserError(f"store: {why}; allowed: a store that answers within the caps")
+    return UserError("store", why, "a store that answers within the caps")
 
 
 @dataclass(slots=True)
@@ -108,8 +108,9 @@ def _find_object(place: Location, purse: Purse) -> Target:
     if nbytes < _LEAST_OBJECT_NBYTES:
         found = f"it has {nbytes} bytes" if nbytes else "no object is there"
         raise UserError(
-            f"store: {place.url}: {found}; allowed: an object of at least"
-            f" {_LEAST_OBJECT_NBYTES / 1e6:g} MB, or --write PREFIX"
+            "store",
+            f"{place.url}: {found}",
+            f"an object of at least {_LEAST_OBJECT_NBYTES / 1e6:g} MB, or --write PREFIX",
         )
     return Target(client, place.prefix, nbytes)
 
@@ -140,8 +141,9 @@ def _telling(url: str, patience_s: float = 0) -> Iterator[None]:
         raise
     except _FAILURES as error:
         raise UserError(
-            f"store: {url}: {tell_failure(error, patience_s)}; allowed: a store that answers,"
-            " and credentials that it takes"
+            "store",
+            f"{url}: {tell_failure(error, patience_s)}",
+            "a store that answers, and credentials that it takes",
         ) from error
 
 

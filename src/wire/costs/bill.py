@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wire.costs.prices import BILLED_GB_NBYTES
-from wire.errors import UserError, explain, show
+from wire.errors import UserError, convert_validation_error, show
 
 Option = Literal["process", "none", "redis", "cdn"]
 """Where opened datasets are kept: in each process, nowhere, in Redis, or in each process behind a CDN."""
@@ -94,11 +94,11 @@ def change(given: Assumptions, changes: Mapping[str, Any]) -> Assumptions:
     """Change some assumptions by name; what is unknown or out of bounds is refused."""
     known = Assumptions.model_fields
     if strange := [name for name in changes if name not in known]:
-        raise UserError(f"{show(strange[0])}: no such assumption; allowed: {', '.join(known)}")
+        raise UserError(show(strange[0]), "no such assumption", ", ".join(known))
     try:
         return Assumptions(**{**given.model_dump(), **changes})
     except ValidationError as error:
-        raise UserError(explain(error)) from error
+        raise convert_validation_error(error) from error
 
 
 def describe() -> list[dict[str, Any]]:

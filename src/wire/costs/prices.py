@@ -87,17 +87,15 @@ def get_prices(
     Unknown sets and items are refused, and unknown, missing and negative prices.
     """
     if name not in (sets := read_prices()):
-        raise UserError(f"price set is {show(name)}; allowed are {', '.join(sets)}")
+        raise UserError("price set", show(name), ", ".join(sets))
     chosen = {**{one.item: one.value for one in sets[name].prices}, **(overrides or {})}
     for item, value in chosen.items():
         if item not in PRICE_UNITS:
-            raise UserError(f"price {show(item)}: no such item; allowed: {', '.join(PRICE_UNITS)}")
+            raise UserError(f"price {show(item)}", "no such item", ", ".join(PRICE_UNITS))
         if value is None or not 0 <= value <= MOST:
             told = "unknown" if value is None else f"{value:g}"
             unit = PRICE_UNITS[item]
-            raise UserError(
-                f"price {item} is {told}; allowed is a number from 0 to {MOST:g}, in {unit}"
-            )
+            raise UserError(f"price {item}", told, f"a number from 0 to {MOST:g}, in {unit}")
     return {item: float(value or 0) for item, value in chosen.items()}
 
 
@@ -105,7 +103,7 @@ def find_price(item: str) -> Price:
     """Look up one price that ships with the project, with its date and source."""
     prices = {one.item: one for one in read_prices()[DEFAULT_SET].prices}
     if item not in prices:
-        raise UserError(f"price {show(item)}; allowed: {', '.join(prices)}")
+        raise UserError(f"price {show(item)}", "no such item", ", ".join(prices))
     return prices[item]
 
 
@@ -146,7 +144,7 @@ def find_store_prices(
     own, items = dict(overrides or {}), list_store_items(region)
     for item in own:
         if item not in items:
-            raise UserError(f"price {show(item)}; allowed here: {', '.join(items)}")
+            raise UserError(f"price {show(item)}", "not of this store", ", ".join(items))
     get_prices(overrides=own)  # refuses what is no price
     current, known = read_prices()[DEFAULT_SET], dict[str, float]()
     if provider == current.provider:

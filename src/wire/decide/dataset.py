@@ -18,6 +18,7 @@ import numpy as np
 import obstore
 import obstore.store
 import zarr
+from obstore.exceptions import NotSupportedError, PermissionDeniedError, UnauthenticatedError
 from zarr.storage import ObjectStore
 
 from wire.bed.locations import open_location
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
 
-_FILES = (".nc", ".nc4", ".h5", ".hdf5", ".he5", ".cdf")
+_SIGNATURES = (b"\x89HDF\r\n\x1a\n", b"CDF")  # with which HDF5 and netCDF-3 begin
 _METADATA = ("zarr.json", ".zmetadata", ".zgroup", ".zarray")
 _N_LISTED = 5  # arrays that a message names
 _FAR_APART = 1.5  # times as long as its chunks, from which a variable lies among others
@@ -41,32 +42,37 @@ _DISK_S, _FAR_S = 10, 60  # that metadata may take, on disk and elsewhere
 _LISTED_S = 5  # that the datasets of a file are looked at
 _ALLOWED = "a Zarr store, or an HDF5 or netCDF-4 file, on disk, under s3:// or https://"
 # What libraries say, and what to do.
-_REASONS: Sequence[tuple[str, str]] = (
-    (r"signature not found", f"it is not HDF5; allowed: {_ALLOWED}"),
+_REASONS: Sequence[tuple[str, str, str]] = (
+    (r"signature not found", "it is not HDF5", _ALLOWED),
     (
         r"slow ?down|\b503\b|\b429\b|too many requests|reduce your request rate",
-        "the store asks to wait (SlowDown); allowed: the same again in a minute",
+        "the store asks to wait (SlowDown)",
+        "the same again in a minute",
     ),
     (
         r"\b40[13]\b|denied|forbidden|credential|unauthor|signature|InvalidAccessKeyId",
-        "access is refused; allowed: credentials that may read it (AWS_ACCESS_KEY_ID and"
+        "access is refused",
+        "credentials that may read it (AWS_ACCESS_KEY_ID and"
         " AWS_SECRET_ACCESS_KEY, a profile or a role), or a public dataset",
     ),
-    (r"not done in", "its metadata take too long; allowed: what is read in time"),
+    (r"not done in", "its metadata take too long", "what is read in time"),
     (
         r"timed? ?out|connect|dns|resolve|unreachable|error sending request|endpoint",
-        "its server does not answer; allowed: an address that this machine reaches",
+        "its server does not answer",
+        "an address that this machine reaches",
     ),
-    (r"not ?found|\b404\b|no such file|nosuch", f"nothing is there; allowed: {_ALLOWED}"),
+    (r"not ?found|\b404\b|no such file|nosuch", "nothing is there", _ALLOWED),
     (
         r"data ?type|dtype",
-        "its type of data is none that is known here; allowed: one that zarr reads",
+        "its type of data is none that is known here",
+        "one that zarr reads",
     ),
-    (r"codec|compressor|filter", "its codec is none that is installed; allowed: one of zarr's"),
+    (r"codec|compressor|filter", "its codec is none that is installed", "one of zarr's"),
     (
         r"^KeyError|^TypeError|^ValueError|^AttributeError|^IndexError|^AssertionError|Decode"
         r"|^Metadata|^RecursionError|^OverflowError|^ZeroDivision|Validation",
-        f"its metadata make no sense; allowed: {_ALLOWED}",
+        "its metadata make no sense",
+        _ALLOWED,
     ),
 )
 
@@ -77,27 +83,55 @@ def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFa
     Of a file, also where it lies, with as many others of its shape as are read together.
     What never ends, or is larger than metadata are, is given up.
     """
-    is_far, name = "://" in address, variable.strip("/")
-    is_file = address.lower().partition("?")[0].endswith(_FILES)
+    name = variable.strip("/")
     try:
         with warnings.catch_warnings(action="ignore"):  # the store is another's, as it is
-            if is_file or not (is_far or Path(address).is_dir()):
+            if "://" in address:
+                return _read_far(address, name, together)
+            if not Path(address).is_dir():
                 return _read_hdf5(address, name, together)
-            with deadline(_FAR_S if is_far else _DISK_S):
+            with deadline(_DISK_S):
                 return _read_zarr(address, name)
     except Exception as error:  # whatever its library makes of a store that is damaged or away
         cause = error.__cause__ if isinstance(error, UserError) else error
         text = " ".join(redact(str(cause)).split()) or type(cause).__name__
-        told = f"dataset: {cut(repr(redact(address)))}: "
-        for pattern, reason in _REASONS:
+        shown = cut(repr(redact(address)))
+        for pattern, reason, allowed in _REASONS:
             if cause and re.search(pattern, f"{type(cause).__name__} {text}", re.IGNORECASE):
-                raise UserError(told + reason) from error
+                raise UserError("dataset", f"{shown}: {reason}", allowed) from error
         if isinstance(error, UserError):
             raise
         reason = "it cannot be read"
         if isinstance(error, OSError) and error.errno:
             reason = explain_system(error)
-        raise UserError(f"{told}{reason}; allowed: {_ALLOWED}") from error
+        raise UserError("dataset", f"{shown}: {reason}", _ALLOWED) from error
+
+
+def _read_far(address: str, variable: str, together: int) -> ArrayFacts:
+    """Read a dataset that is not on disk: a file by its first bytes, whatever it is called, or a Zarr store."""
+    with deadline(_FAR_S):
+        begin = _fetch_begin(address)
+        if begin is None or not begin.startswith(_SIGNATURES):
+            try:
+                return _read_zarr(address, variable)
+            except FileNotFoundError:
+                if begin is None:
+                    raise
+    # what no signature begins may be HDF5 nevertheless, after a block of its user's own
+    return _read_hdf5(address, variable, together)
+
+
+def _fetch_begin(address: str) -> bytes | None:
+    """Fetch the first bytes of an object; None where there is none, none where they are not served.
+
+    Access that is refused is reported by whoever reads next: some stores refuse what is not there.
+    """
+    try:
+        return bytes(obstore.get_range(_open_store(address), "", start=0, end=8))
+    except (FileNotFoundError, PermissionDeniedError, UnauthenticatedError):
+        return None
+    except NotSupportedError:  # of ranges of bytes
+        return b""
 
 
 def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
@@ -106,12 +140,12 @@ def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
     names = tuple(one.variable for one in ordered)
     listed = f"{len(names)} arrays, the largest first: {cut(', '.join(names[:_N_LISTED]))}"
     if variable and variable not in names:
-        raise UserError(f"variable: {show(variable)}; allowed: of {listed}")
+        raise UserError("variable", show(variable), f"of {listed}")
     named = [one for one in ordered if not variable or one.variable == variable]
     usable = [one for one in named if one.shape and one.nbytes and not one.dtype.hasobject]
     if not usable:
         allowed = "an array with elements, of a type of fixed size"
-        raise UserError(f"variable: {cut(variable) or listed}; allowed: {allowed}")
+        raise UserError("variable", cut(variable) or listed, allowed)
     _check_extents(usable[0])
     return replace(usable[0], names=names, n_alike=len(_find_alike(ordered, usable[0])))
 
@@ -127,7 +161,7 @@ def _check_extents(array: ArrayFacts) -> None:
         if not all(1 <= n <= MOST_EXTENT for n in extents) or nbytes > MOST_ARRAY_NBYTES:
             allowed = f"extents from 1 to {MOST_EXTENT}, and {MOST_ARRAY_NBYTES} bytes"
             told = f"{cut(array.variable)} has extents {show([*extents])}"
-            raise UserError(f"variable: {told}; allowed: {allowed}")
+            raise UserError("variable", told, allowed)
 
 
 def _find_alike(arrays: Iterable[ArrayFacts], first: ArrayFacts) -> list[str]:
@@ -218,8 +252,8 @@ class _Bounded(ObjectStore[Any]):
             async for piece in result.stream():
                 content += bytes(piece)
                 if max(size, len(content)) > _METADATA_NBYTES:
-                    told = f"dataset: {cut(key)} is none to read"
-                    raise UserError(f"{told}; allowed: at most {_METADATA_NBYTES:,} bytes")
+                    problem = f"{cut(key)} is none to read"
+                    raise UserError("dataset", problem, f"at most {_METADATA_NBYTES:,} bytes")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         return bytes(content)
@@ -253,7 +287,7 @@ def _find_version(store: Any, address: str) -> Literal[2, 3]:
             continue
         if not 0 < size <= _METADATA_NBYTES:
             allowed = f"a file of 1 to {_METADATA_NBYTES:,} bytes"
-            raise UserError(f"dataset: {name} is none to read; allowed: {allowed}")
+            raise UserError("dataset", f"{name} is none to read", allowed)
         return 3 if name == "zarr.json" else 2
     raise error
 
@@ -277,7 +311,7 @@ def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
     with open_source(address, _FAR_S) as file:
         if file.read(3) == b"CDF":
             told = f"{shown} is netCDF-3, which has no chunks"
-            raise UserError(f"dataset: {told}; allowed: {_ALLOWED}")
+            raise UserError("dataset", told, _ALLOWED)
         file.seek(0)
         with open_hdf5(file, shown) as root:
             for path, one in walk(root, limit := Deadline(_LISTED_S)):
@@ -287,7 +321,7 @@ def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
             if limit.n_left_out and variable not in {one.variable for one in found}:
                 if variable not in root:
                     told = f"{shown} has more datasets than are looked at in {_LISTED_S} s"
-                    raise UserError(f"dataset: {told}; allowed: one that --variable names")
+                    raise UserError("dataset", told, "one that --variable names")
                 found.append(_describe_hdf5(variable, root[variable]))
             chosen = _choose(found, variable)
             is_scattered, node = False, root[chosen.variable]

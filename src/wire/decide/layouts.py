@@ -328,7 +328,7 @@ def best_of(grid: Grid) -> Layout:
         found += _shard(pattern, _choose(grid))
     if not found:
         more = ", or appends of more steps at once" if pattern.append else ""
-        raise UserError(f"max-objects: {pattern.max_objects} an array; allowed: more{more}")
+        raise UserError("max-objects", f"{pattern.max_objects} an array", f"more{more}")
     scores = [score(pattern, layout) for layout in found]
     return next(
         one for one, s in zip(found, scores, strict=True) if s <= _SHARD_WORTH * min(scores)
@@ -393,7 +393,7 @@ def _list_candidates(pattern: AccessPattern) -> Shapes:
     kept = np.nonzero((nbytes >= least) & (nbytes <= pattern.max_nbytes))
     if not len(kept[0]):
         raise UserError(
-            f"bounds: no chunk of {least:g} to {pattern.max_nbytes} bytes; allowed: more memory"
+            "bounds", f"no chunk of {least:g} to {pattern.max_nbytes} bytes", "more memory"
         )
     columns = [np.asarray(grid, np.int64)[i] for grid, i in zip(grids, kept, strict=True)]
     return np.stack(columns, axis=1)

@@ -30,7 +30,7 @@ from wire.decide.layouts import (
     ArrayFacts,
     Layout,
 )
-from wire.errors import UserError, explain, redact, show
+from wire.errors import UserError, convert_validation_error, redact, show
 from wire.models.access import Shape, Store
 from wire.models.transfer import network_of
 from wire.options import read_numbers
@@ -211,7 +211,7 @@ class Question:
 
 def _refuse(name: str, value: object, allowed: object) -> UserError:
     """Say of an option what it was and what is allowed."""
-    return UserError(f"{name}: {show(value)}; allowed: {allowed}")
+    return UserError(name, show(value), allowed)
 
 
 def ask(address: str | None = None, **options: Any) -> Question:
@@ -220,7 +220,7 @@ def ask(address: str | None = None, **options: Any) -> Question:
     try:
         asked = Asked(**told)
     except ValidationError as error:
-        raise UserError(explain(error, depth=1)) from error
+        raise convert_validation_error(error, depth=1) from error
     profile = get_profile(asked.profile)
     billing = find_billing(profile, read_numbers("price", asked.price))
     for name in ("budget_usd_month", "wait_usd_hour"):
@@ -292,7 +292,7 @@ def _read_array(address: str | None, asked: Asked) -> ArrayFacts:
     elif asked.variable:
         raise _refuse("variable", asked.variable, "of a DATASET")
     elif not asked.shape:
-        raise UserError("shape: none; allowed: --shape 87600,721,1440, or a DATASET")
+        raise UserError("shape", "none", "--shape 87600,721,1440, or a DATASET")
     else:
         array = ArrayFacts("array", asked.shape, np.dtype(asked.type))
     if len(array.shape) > _MOST_DIMENSIONS or array.nbytes > MOST_ARRAY_NBYTES:
@@ -333,7 +333,7 @@ def _read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tu
             shares = f"0 or {_LEAST_SHARE:g} to {_MOST_SHARE:g}"
             raise _refuse("access", part, f"WHAT:SHARE, or BOX@aligned:SHARE, of shares {shares}")
         if what in found:
-            raise UserError(f"access: {show(what)} is there twice; allowed: each once")
+            raise UserError("access", f"{show(what)} is there twice", "each once")
         found[what] = Access(what, _read_box(box, array), is_aligned=bool(at)), share
     kept = [(access, share) for access, share in found.values() if share]
     if not kept:

@@ -86,7 +86,7 @@ class Advised:
             found = max(advised, key=lambda one: one.gain).repack if advised else None
         if found is None:
             told = show(label) if label else "none would be faster"
-            raise UserError(f"repack: {told}; allowed: {'; '.join(known) or 'none for this file'}")
+            raise UserError("repack", told, "; ".join(known) or "none for this file")
         return found
 
 
@@ -112,7 +112,7 @@ def advise(
         if variable.missing_filters:
             told = f"{variable.name!r} needs the filter {', '.join(variable.missing_filters)}, which is not here"
             allowed = "one whose filters are (HDF5_PLUGIN_PATH says where plugins lie; an encrypted variable needs its owner's)"
-            raise UserError(f"variable: {told}; allowed: {allowed}")
+            raise UserError("variable", told, allowed)
     n_missing = sum(one.n_chunks for one in layout.variables) - sum(map(len, layout.chunks))
     spans = whole.metadata
     report = FileReport(

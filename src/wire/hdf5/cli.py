@@ -48,7 +48,7 @@ def advise(
     from wire.hdf5.repacked import apply_repack, check_out
 
     if not 1 <= seconds <= _MOST_S:  # nan is refused too
-        raise UserError(f"seconds: {seconds:g}; allowed: 1 to {_MOST_S}")
+        raise UserError("seconds", f"{seconds:g}", f"1 to {_MOST_S}")
     if out is not None:
         check_out(out)
     variables = [name for one in listed for name in one.split(",") if name]

@@ -48,17 +48,18 @@ def open_source(source: Source, patience_s: float = 1e6) -> Iterator[BinaryIO]:
             except UserError:
                 raise
             except Exception as error:  # whatever its client makes of a store
-                told = (
-                    f" cannot be read ({redact(shorten_error(error))}); allowed: a file that can be"
+                problem, allowed = (
+                    f"cannot be read ({redact(shorten_error(error))})",
+                    "a file that can be",
                 )
                 if isinstance(error, FileNotFoundError):
-                    told = " is not there; allowed: a file that exists"
-                raise UserError(f"file: {name}{told}") from error
+                    problem, allowed = "is not there", "a file that exists"
+                raise UserError("file", f"{name} {problem}", allowed) from error
             with file:
                 yield file
     except TimeoutError as error:
-        told = f"not read in {patience_s:g} s; allowed: one that answers by then"
-        raise UserError(f"file: {name}: {told}") from error
+        problem = f"{name}: not read in {patience_s:g} s"
+        raise UserError("file", problem, "one that answers by then") from error
 
 
 def _open_bytes(source: Source) -> BinaryIO:
@@ -68,8 +69,8 @@ def _open_bytes(source: Source) -> BinaryIO:
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         file = fsspec.filesystem("https", skip_instance_cache=True).open(source, **how)
         if not isinstance(file, AbstractBufferedFile) or not file.size:
-            told = "its server does not serve ranges of bytes; allowed: one that does, or a copy"
-            raise UserError(f"file: {name_source(source)}: {told}")
+            problem = f"{name_source(source)}: its server does not serve ranges of bytes"
+            raise UserError("file", problem, "one that does, or a copy")
         return cast(BinaryIO, file)
     location = source if isinstance(source, Location) else open_location(source)
     options = location.fsspec_options()
@@ -86,7 +87,7 @@ def _open_regular(path: str) -> BinaryIO:
         return open(path, "rb")  # `open_source` closes it
     what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file but a pipe or a device"
     what = "empty" if stat.S_ISREG(found.st_mode) else what
-    raise UserError(f"file: {cut(path)} is {what}; allowed: an HDF5 file")
+    raise UserError("file", f"{cut(path)} is {what}", "an HDF5 file")
 
 
 # what h5py raises of a file whose metadata make no sense
@@ -103,14 +104,14 @@ def open_hdf5(file: Any, name: str, **options: Any) -> Iterator[h5py.File]:
         raise
     except _ERRORS as error:
         text = cut(" ".join(str(error).split()))
-        told = (
-            f"cannot be read ({shorten_error(error)}); allowed: a sound file that nothing writes to"
-        )
+        problem = f"cannot be read ({shorten_error(error)})"
+        allowed = "a sound file that nothing writes to"
         if "file signature not found" in text:
-            told = "is not HDF5; allowed: an HDF5 or netCDF-4 file"
+            problem, allowed = "is not HDF5", "an HDF5 or netCDF-4 file"
         elif "truncated" in text:
-            told = f"is truncated ({text.partition('(')[2].rstrip(')')}); allowed: a whole file"
-        raise UserError(f"file: {name} {told}") from error
+            problem = f"is truncated ({text.partition('(')[2].rstrip(')')})"
+            allowed = "a whole file"
+        raise UserError("file", f"{name} {problem}", allowed) from error
 
 
 def shorten_error(error: BaseException) -> str:
@@ -194,7 +195,7 @@ def find_dataset(file: h5py.File, variable: str, name: str) -> h5py.Dataset:
         return found
     names = list_datasets(file, Deadline(_FOR_A_MESSAGE_S))
     shown = ", ".join(map(cut, names[:8])) + f" and {len(names) - 8} more" * (len(names) > 8)
-    raise UserError(f"variables: {show(variable)} is not in {name}; allowed: {shown or 'none'}")
+    raise UserError("variables", f"{show(variable)} is not in {name}", shown or "none")
 
 
 def list_other_files(dataset: h5py.Dataset) -> list[str]:

@@ -206,12 +206,12 @@ def apply_repack(source: files.Source, repack: Repack, out: Path) -> str:
 def _make_equal(path: Path, name: str, repack: Repack, made: Path, log: Path) -> None:
     code, said = _run(["h5repack", *repack.list_arguments(), str(path), str(made)], log)
     if code or not made.exists():
-        raise UserError(f"apply: h5repack refuses {name} ({cut(said)}); allowed: what it copies")
+        raise UserError("apply", f"h5repack refuses {name} ({cut(said)})", "what it copies")
     code, said = _run(["h5diff", "-c", str(path), str(made)], log)
     differing = [one for one in said.splitlines() if one and not one.endswith(_HARMLESS)]
     if code or differing:
         told = cut(" ".join(differing))
-        raise UserError(f"apply: h5diff finds a difference ({told}); allowed: an equal copy")
+        raise UserError("apply", f"h5diff finds a difference ({told})", "an equal copy")
 
 
 def _run(command: Sequence[str], log: Path) -> tuple[int, str]:
@@ -228,7 +228,7 @@ def _publish(made: Path, out: Path) -> None:
     try:
         out.hardlink_to(made)
     except FileExistsError as error:
-        raise UserError(f"apply: {out} is there by now; allowed: a file that is not") from error
+        raise UserError("apply", f"{out} is there by now", "a file that is not") from error
     except OSError:  # a system of files without hard links
         made.rename(out)
 
@@ -236,16 +236,16 @@ def _publish(made: Path, out: Path) -> None:
 def check_out(out: Path) -> None:
     """Refuse an output that is there, as the input is, or has no folder that can be written to."""
     if out.exists() or out.is_symlink():
-        raise UserError(f"apply: {out} is there already; allowed: a file that is not")
+        raise UserError("apply", f"{out} is there already", "a file that is not")
     for tool in ("h5repack", "h5diff"):
         if shutil.which(tool) is None:
-            raise UserError(f"apply: {tool} is not on the path; allowed: after its install ({TOOLS})")  # fmt: skip
+            raise UserError("apply", f"{tool} is not on the path", f"after its install ({TOOLS})")  # fmt: skip
     try:  # permissions alone do not tell: a system of files may be read-only, or no such system
         remove_left(out.parent, _MINE)
         tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-").cleanup()
     except OSError as error:
         told = f"{out.parent} cannot be written to ({explain_system(error)})"
-        raise UserError(f"apply: {told}; allowed: a folder that can") from error
+        raise UserError("apply", told, "a folder that can") from error
 
 
 def check_others(path: Path, name: str, *, is_home: bool) -> None:
@@ -264,8 +264,9 @@ def check_others(path: Path, name: str, *, is_home: bool) -> None:
             if absent_nbytes > MOST_ABSENT_NBYTES:
                 told = f"{show(at)} and those before it have {write_bytes(absent_nbytes)} that were never stored"
                 raise UserError(
-                    f"file: {name}: {told}, which h5repack and h5diff would go through all the same;"
-                    f" allowed: at most {write_bytes(MOST_ABSENT_NBYTES)} of them"
+                    "file",
+                    f"{name}: {told}, which h5repack and h5diff would go through all the same",
+                    f"at most {write_bytes(MOST_ABSENT_NBYTES)} of them",
                 )
             if isinstance(found, h5py.h5g.GroupID):
                 links = ((key, found.links.get_info(key).type) for key in found)
@@ -278,12 +279,16 @@ def check_others(path: Path, name: str, *, is_home: bool) -> None:
             if is_written or astray:
                 told = "which a copy would write to" if is_written else "which a copy elsewhere would not find"  # fmt: skip
                 raise UserError(
-                    f"file: {name}: {show(at or '/')} leads to {show((outside if is_written else astray)[0])},"
-                    f" {told}; allowed: a file that holds its values itself, or a copy in its folder"
+                    "file",
+                    (
+                        f"{name}: {show(at or '/')} leads to "
+                        f"{show((outside if is_written else astray)[0])}, {told}"
+                    ),
+                    "a file that holds its values itself, or a copy in its folder",
                 )
     if deadline.n_left_out:
         told = f"a group of more than {files.MAX_LINKS:,} links, which may lead to other files"
-        raise UserError(f"file: {name}: has {told}; allowed: groups of fewer")
+        raise UserError("file", f"{name}: has {told}", "groups of fewer")
 
 
 MOST_ABSENT_NBYTES = 10**10

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from wire.models.transfer import TOLERANCE_S, Network
 from wire.trace.rows import METADATA_SERVICES
@@ -220,13 +218,33 @@ def _busy_s(samples: Sequence[tuple[float, float]], gaps: Sequence[tuple[float, 
     """
     if len(samples) < 2 or not gaps:
         return 0.0
-    ends = np.array(gaps)
-    # seconds of gaps up to a moment; gaps follow one another
-    passed_s = np.append(0.0, (ends[:, 1] - ends[:, 0]).cumsum())
-    moments_s, seconds = ends.ravel(), np.repeat(passed_s, 2)[1:-1]
-    passed = np.interp([time_s for time_s, _ in samples], moments_s, seconds)
-    busy = np.diff([seconds for _, seconds in samples])
-    return float(np.minimum(np.diff(passed), busy).clip(min=0.0).sum())
+    gap_clock = _Clock(gaps)
+    passed_s = [gap_clock.seconds_by(time_s) for time_s, _ in samples]
+    used_s = [seconds for _, seconds in samples]
+    pairs = zip(pairwise(passed_s), pairwise(used_s), strict=True)
+    return sum(max(0.0, min(b - a, after - before)) for (a, b), (before, after) in pairs)
+
+
+class _Clock:
+    """Count the seconds of some stretches of time, which follow one another, up to a moment."""
+
+    def __init__(self, stretches: Sequence[tuple[float, float]]) -> None:
+        self._begins_s = [begin_s for begin_s, _ in stretches]
+        self._ends_s = [end_s for _, end_s in stretches]
+        lengths_s = (end_s - begin_s for begin_s, end_s in stretches)
+        self._passed_s = [0.0, *accumulate(lengths_s)]
+
+    @property
+    def total_s(self) -> float:
+        """Seconds of all stretches."""
+        return self._passed_s[-1]
+
+    def seconds_by(self, time_s: float) -> float:
+        """Return the seconds that have passed by a moment."""
+        place = bisect_left(self._ends_s, time_s)
+        if place == len(self._ends_s):
+            return self.total_s
+        return self._passed_s[place] + max(0.0, time_s - self._begins_s[place])
 
 
 def find_network(rows: Sequence[TracedRequest]) -> Network:
@@ -253,18 +271,17 @@ def find_network(rows: Sequence[TracedRequest]) -> Network:
     shared = [one for one in intervals(rows, max(row.end_s for row in rows)) if one[3] > 1]
     if not shared:
         return alone
-    edges = np.array([one[:2] for one in shared])
-    passed_s = np.append(0.0, (edges[:, 1] - edges[:, 0]).cumsum())
-    times_s, seconds = edges.ravel(), np.repeat(passed_s, 2)[1:-1]
+    sharing_clock = _Clock([one[:2] for one in shared])
     nbytes = sum(
         row.nbytes
-        * float(np.diff(np.interp((row.first_byte_s, row.end_s), times_s, seconds))[0])
+        * (sharing_clock.seconds_by(row.end_s) - sharing_clock.seconds_by(row.first_byte_s))
         / max(row.end_s - row.first_byte_s, 1e-9)
         for row in rows
         if row.first_byte_s
     )
-    together = nbytes / passed_s[-1]
-    n_flowing = sum((stop_s - start_s) * n for start_s, stop_s, _, n, _ in shared) / passed_s[-1]
+    together = nbytes / sharing_clock.total_s
+    flowing_s = sum((stop_s - start_s) * n for start_s, stop_s, _, n, _ in shared)
+    n_flowing = flowing_s / sharing_clock.total_s
     if together >= _FLOWS * stream * n_flowing or nbytes < _LARGE_NBYTES:
         return alone
-    return replace(alone, aggregate_nbytes_per_s=max(float(together), stream))
+    return replace(alone, aggregate_nbytes_per_s=max(together, stream))

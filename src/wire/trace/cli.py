@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wire.errors import UserError, cut, say, show, tell_refusal
+from wire.errors import UserError, convert_system_error, cut, describe_refusal, say, show
 
 if TYPE_CHECKING:
     from wire.models.transfer import Network
@@ -56,7 +56,7 @@ class _Trace(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Refuse a program without `--`."""
         if args[0] not in self.commands:
-            raise UserError(f"wire trace: {cut(args[0])!r}; allowed: show DIR, or -- COMMAND…")
+            raise UserError("wire trace", f"{cut(args[0])!r}", "show DIR, or -- COMMAND…")
         return super().resolve_command(ctx, args)
 
 
@@ -94,10 +94,10 @@ def trace(
         return
     command: list[str] = ctx.obj
     if not command:
-        raise UserError("wire trace: no command; allowed: wire trace [OPTIONS] -- COMMAND…")
+        raise UserError("wire trace", "no command", "wire trace [OPTIONS] -- COMMAND…")
     if shutil.which(command[0]) is None:
         raise UserError(
-            f"wire trace: {cut(command[0])!r} is not found; allowed: a program on PATH, or its path"
+            "wire trace", f"{cut(command[0])!r} is not found", "a program on PATH, or its path"
         )
     maxima, environment, network = read_maxima(most), read_setting(tried), _network(on)
     refuse_default(tried, environment)
@@ -155,7 +155,7 @@ def _write(out: Path, run: Run, report: Report, words: Sequence[str], *, quiet: 
         stored.write_trace(folder, run, words)
         stored.write_page(folder, render.write_html(run, report, words))
     except OSError as error:
-        say(f"wire trace: no files: {tell_refusal(error)}", err=True)
+        say(f"wire trace: no files: {describe_refusal(error)}", err=True)
     else:
         if not quiet:
             say(f"{folder}/: {', '.join(stored.FILES)} (waterfall)", err=True)
@@ -204,7 +204,7 @@ def read_maxima(text: str) -> dict[str, float]:
             number = math.nan
         if name.strip() not in _MAXIMA or not number >= 0:
             raise UserError(
-                f"--max {cut(pair)!r}; allowed: {', '.join(f'{one}=NUMBER' for one in _MAXIMA)}"
+                "--max", f"{cut(pair)!r}", ", ".join(f"{one}=NUMBER" for one in _MAXIMA)
             )
     return found
 
@@ -217,10 +217,10 @@ def read_setting(text: str) -> dict[str, str]:
     is_variable = name.isupper() and name.replace("_", "a").isalnum()
     if not value or not (name in SETTINGS or is_variable):
         allowed = ", ".join(f"{one}=VALUE" for one in SETTINGS)
-        raise UserError(f"--try {cut(text)!r}; allowed: {allowed}, or VARIABLE=VALUE")
+        raise UserError("--try", f"{cut(text)!r}", f"{allowed}, or VARIABLE=VALUE")
     variable, form = SETTINGS.get(name, (name, "{}"))
     if (is_number := ":d" in form) and not (value.isdecimal() and len(value) < 16):
-        raise UserError(f"--try {cut(text)!r}; allowed: {name}=NUMBER, a whole one")
+        raise UserError("--try", f"{cut(text)!r}", f"{name}=NUMBER, a whole one")
     found = {variable: form.format(int(value) if is_number else value)}
     if name == "concurrency" and int(value) > int(DEFAULTS["pool"]):  # of Zarr over s3fs
         found |= read_setting(f"pool={value}")
@@ -231,7 +231,7 @@ def refuse_default(text: str, environment: Mapping[str, str]) -> None:
     """Refuse to try what a library does anyway, unless a variable of the user's says otherwise."""
     name, _, value = text.partition("=")
     if DEFAULTS.get(name) == value.lstrip("0") and not {*environment} & {*os.environ}:
-        raise UserError(f"--try {cut(text)!r}: is the default; allowed: another value of {name}")
+        raise UserError("--try", f"{cut(text)!r} is the default", f"another value of {name}")
 
 
 def claim(out: Path) -> None:
@@ -242,10 +242,10 @@ def claim(out: Path) -> None:
         others = [one for one in names if not one.lstrip(".").startswith("trace.")]
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
-        raise UserError(f"--out {tell_refusal(error)}") from error
+        raise convert_system_error(error).within("--out") from error
     if others:
         raise UserError(
-            f"--out {cut(str(out))}: holds {cut(others[0])}; allowed: a new folder, or that of a trace"
+            "--out", f"{cut(str(out))} holds {cut(others[0])}", "a new folder, or that of a trace"
         )
 
 

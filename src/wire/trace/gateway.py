@@ -50,7 +50,7 @@ from wire.bed.messages import (
 )
 from wire.bed.networks import Profile
 from wire.bed.process import STACK_NBYTES, find_pid
-from wire.errors import tell_refusal
+from wire.errors import describe_refusal
 from wire.trace.rows import TOKEN, TracedRequest, Tunnel, is_listing
 from wire.trace.trust import FILE_NAMES, Clients, Hello, Trust, has_mark, parse_hello
 
@@ -729,7 +729,7 @@ def main(arguments: list[str]) -> None:
     try:
         gateway = Gateway(settings)
     except OSError as error:
-        return commands.send(tell_refusal(error))
+        return commands.send(describe_refusal(error))
     threading.Thread(target=accept_all, args=(listener, gateway), daemon=True).start()
     with suppress(EOFError, OSError):  # a killed owner is no reason for the program to fail
         commands.send("")

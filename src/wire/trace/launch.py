@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import os
 import resource
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from pathlib import Path
@@ -27,7 +28,8 @@ import wire
 from wire.bed.certificates import BUNDLE_VARIABLES
 from wire.bed.networks import Profile
 from wire.bed.process import listen
-from wire.errors import UserError, show, tell_refusal
+from wire.errors import UserError, convert_system_error, describe_refusal, explain_system, show
+from wire.trace import lines
 from wire.trace.gateway import Batch, Settings, find_processes
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
 from wire.trace.trust import FILE_NAMES, mark_of
@@ -94,18 +96,19 @@ def run(
     runs there may be a UserError, and nothing raises afterwards.
     """
     if sys.platform != "linux":
-        raise UserError(f"wire trace on {sys.platform}; allowed: Linux, which tells who connects")
+        raise UserError("wire trace", f"on {sys.platform}", "Linux, which tells who connects")
     _fill_standard_streams()
     given = {**os.environ, **(environment or {})}
     for name in ("https_proxy", "http_proxy", "all_proxy"):
         for variable in (name, name.upper()):  # of a user's own, which the gateway has to ask
             url = given.get(variable, "")
             if "://" in url and urlsplit(url).scheme != "http":
-                raise UserError(f"{variable} is {url}; allowed with wire trace is http://HOST:PORT")
+                raise UserError(variable, url, "http://HOST:PORT with wire trace")
     try:
         folder = Path(tempfile.mkdtemp(prefix="wire-trace-"))  # of mode 700
+        (folder / "samples").mkdir(mode=0o700)
     except OSError as error:
-        raise UserError(tell_refusal(error)) from error
+        raise convert_system_error(error) from error
     settings = Settings(folder, secrets.token_hex(8), os.getpid(), profile)
     guard = _Guard(settings, given)
     theirs = make_environment(given, port=guard.port, settings=settings)
@@ -128,8 +131,8 @@ def _run(
                 output = subprocess.PIPE if digest else None
                 child = subprocess.Popen(command, env=env, stdout=output)
         except OSError as error:
-            told = f"COMMAND is {show(command[0])}; {error.strerror}; allowed: a program on PATH"
-            raise UserError(told) from error
+            problem = f"{show(command[0])}; {explain_system(error)}"
+            raise UserError("COMMAND", problem, "a program on PATH") from error
         pass_on(child.send_signal)
         watch = _Watch(child.pid, guard.port)
         reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)
@@ -137,16 +140,18 @@ def _run(
         code = child.wait()
         wall_s = time.perf_counter() - started_s
         reader.join(STOP_TIMEOUT_S)  # a process that it left may hold its output open
-    samples = watch.stop()
-    used_s = max(samples[-1][1] if samples else 0.0, _reaped_s() - before_s)
+    used = watch.stop()
+    used_s = max(used[-1][1] if used else 0.0, _reaped_s() - before_s)
+    samples = lines.read_samples(Path(env[f"{TOKEN}_FOLDER"]) / "samples")
     guard.finish()
     return Run(
         rows=guard.rows,
+        sites=lines.locate(guard.rows, samples),
         wall_s=wall_s,
         begin_s=begin_s,
         exit_code=code if code >= 0 else 128 - code,
-        processor_s=[(begin_s, 0.0), *samples, (begin_s + wall_s, used_s)],
-        bypassed=watch.bypassed,
+        processor_s=[(begin_s, 0.0), *used, (begin_s + wall_s, used_s)],
+        bypassed=watch.find_bypassed(samples.values()),
         unread=guard.tunnels,
         gateway_s=guard.processor_s,
         output_digest=digest.hexdigest() if digest else None,
@@ -263,14 +268,14 @@ class _Guard:
         except EOFError:
             refusal = f"the gateway did not start: {' '.join(log.read_text().split()[-20:])}"
         except OSError as error:
-            refusal = tell_refusal(error)
+            refusal = describe_refusal(error)
         if refusal:
             self._pipe.close()
             self._listener.close()
             with suppress(AttributeError, subprocess.TimeoutExpired):  # there may be none
                 self._process.wait(STOP_TIMEOUT_S)
             shutil.rmtree(self._settings.folder, ignore_errors=True)
-            raise UserError(refusal)
+            raise UserError("wire trace", refusal)
 
     def _read(self) -> None:
         """Gather what gateways see, to the end of the program."""
@@ -321,6 +326,7 @@ class _Watch:
 
     def __init__(self, pid: int, port: int) -> None:
         self.bypassed = list[Bypass]()
+        self._served_ports = set[int]()
         self._port, self._root = port, psutil.Process(pid)
         self._used_s = dict[psutil.Process, float]()
         self._samples = list[tuple[float, float]]()
@@ -333,6 +339,25 @@ class _Watch:
         self._over.set()
         self._thread.join()
         return self._samples
+
+    def find_bypassed(self, samples: Iterable[lines.ProcessSamples]) -> list[Bypass]:
+        """Return the connections past the gateway, those that Python wrote down included.
+
+        What goes to a port that the program itself listens at is none.
+        """
+        found = list(self.bypassed)
+        processes = [*samples]
+        served = self._served_ports.union(*(process.served_ports for process in processes))
+        names = {process.pid: _name_of(process) for process in self._used_s}
+        for process in processes:
+            for _, _, host, port in process.connections:
+                if port in served and ipaddress.ip_address(host).is_loopback:
+                    continue
+                name = names.get(process.pid) or "python"
+                bypass = Bypass(process.pid, name, f"{host}:{port}")
+                if bypass not in found:
+                    found.append(bypass)
+        return found
 
     def _watch(self) -> None:
         pause_s = look_s = 0.0
@@ -360,6 +385,7 @@ class _Watch:
                 found += [(process, one) for one in process.net_connections("tcp")]
         near = {one.laddr for _, one in found}
         served = {one.laddr.port for _, one in found if one.status == psutil.CONN_LISTEN}
+        self._served_ports |= served
         for process, one in found:
             is_out = one.raddr and one.raddr not in near and one.laddr.port not in served
             if is_out and one.raddr != ("127.0.0.1", self._port):

@@ -70,6 +70,18 @@ class Bypass:
 
 
 @dataclass(frozen=True, slots=True)
+class CallSite:
+    """A line of the program, and the library's function that it calls."""
+
+    file: str  # relative to the working folder where it lies below; "In [7]" for a notebook's cell
+    line: int
+    function: str  # qualified name of the user's function, "<module>" at top level
+    source: str  # the line, stripped; "" where it cannot be read
+    library_call: str  # dotted name of the function just below the user's line; "" where none
+    is_certain: bool  # an uncertain one is printed with "about"
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Hold one run of a program under the gateway."""
 
@@ -84,3 +96,5 @@ class Run:
     output_digest: str | None = None  # SHA-256 of what it printed, where that was asked for
     # what ended the trace before the program, or goes on after it: a line each
     remarks: Sequence[str] = ()
+    # the line of the program that each row is for, in their order; None where nothing tells
+    sites: Sequence[CallSite | None] = ()

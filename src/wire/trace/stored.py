@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 from wire.deadline import deadline
 from wire.errors import (
+    convert_validation_error,
     cut,
-    explain,
     find_command_secrets,
     printable,
     redact_command,
@@ -245,7 +245,7 @@ def _read(source: UntrustedFolder) -> tuple[Run, list[str]]:
         run: Run = TypeAdapter(Run).validate_python({**told["run"], "rows": ()})
         command = shlex.split(told["command"])
     except ValidationError as error:
-        raise source.refuse(f"trace.json: run.{explain(error)}", "the run of a trace") from error
+        raise convert_validation_error(error).within(f"{source.label}: trace.json: run") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise source.refuse(f"trace.json: {show(error)}", "the run of a trace") from error
     run = replace(run, rows=rows)

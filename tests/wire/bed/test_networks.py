@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from runner.cases import find_parameters, list_studies
+from tests.refusals import refused
 from wire.bed import networks
 from wire.bed.networks import (
     Faults,
@@ -51,7 +52,7 @@ LATE = {"first_byte_s": {"median_s": 0.05, "p95_s": 0.1}}
         ({"faults": {"reset": 0.6, "stall": 0.6}}, "faults: their sum is above 1"),
         # no answer comes before a signal has gone there and back
         ({**LATE, "round_trip_s": 0.06}, "round_trip_s: longer than the median"),
-        ({"setup_round_trips": 2}, "round_trip_s is missing"),
+        ({"setup_round_trips": 2}, "round_trip_s: is missing"),
         ({1: 2}, "unknown field 1"),
         ({"first_byte_s": {date(2026, 1, 1): 2}}, "first_byte_s."),
     ],
@@ -66,7 +67,7 @@ def test_what_is_no_network_is_refused(figures: dict[Any, Any], message: str) ->
 @pytest.mark.parametrize("dilation", [0.5, 0, float("inf"), float("nan")])
 def test_time_is_slowed_down_only(dilation: float) -> None:
     """Time is slowed down by a finite factor, never sped up."""
-    with pytest.raises(UserError, match="^dilation is .*; allowed is a number at least 1$"):
+    with refused("dilation", f"^{dilation}$", "at least 1$"):
         check_dilation(dilation)
 
 

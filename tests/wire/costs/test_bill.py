@@ -256,10 +256,10 @@ def test_command_prints_the_model_and_what_is_known() -> None:
             ("--set", "non\x1b[31msense=1"),
             r"'non\x1b[31msense': no such assumption; allowed: billing",
         ),
-        (("--price", "cdn_gb=-1"), "price cdn_gb is -1; allowed is a number from 0 to 1e+06"),
-        (("--price", "cdn_gb=1e300"), "price cdn_gb is 1e+300; allowed is a number from 0"),
+        (("--price", "cdn_gb=-1"), "price cdn_gb: -1; allowed: a number from 0 to 1e+06"),
+        (("--price", "cdn_gb=1e300"), "price cdn_gb: 1e+300; allowed: a number from 0"),
         (("--price", "g\x1b[31mold=1"), r"price 'g\x1b[31mold': no such item; allowed: instance_"),
-        (("--price-set", "1999"), "price set is '1999'; allowed are published-2023"),
+        (("--price-set", "1999"), "price set: '1999'; allowed: published-2023"),
     ],
 )
 def test_command_refuses(arguments: tuple[str, ...], message: str) -> None:

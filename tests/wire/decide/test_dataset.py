@@ -62,6 +62,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with netcdf_file(root / "old.nc", "w") as old:
         old.createDimension("x", 50)
         old.createVariable("v", "f4", ("x",))[:] = 1
+    (root / "granule").write_bytes((root / "file.h5").read_bytes())
+    fill(zarr.open_group(root / "zarr.nc", mode="w", zarr_format=3))
+    with warnings.catch_warnings(action="ignore"):
+        zarr.consolidate_metadata(root / "zarr.nc")
+    (root / "after-a-block").write_bytes(bytes(512) + (root / "file.h5").read_bytes())
     (root / "broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(200))
     (root / "image.tif").write_bytes(b"II*")
     zarr.open_group(root / "empty.zarr", mode="w")
@@ -96,6 +101,10 @@ def _here(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         ("sharded.zarr", "large", (CHUNKS, SHARDS), 1),
         ("three.zarr/large", "", (CHUNKS, None), 1),
         ("file.h5", "", (CHUNKS, None), 4),
+        # whatever they are called
+        ("granule", "", (CHUNKS, None), 4),
+        ("after-a-block", "", (CHUNKS, None), 4),
+        ("zarr.nc", "", (CHUNKS, None), 4),
     ],
 )
 def test_a_dataset_tells_its_layout(
@@ -121,6 +130,8 @@ def test_a_dataset_tells_its_layout(
         ("disk", "file.h5", "words", "an array with elements"),
         ("bucket", "gone.zarr", "", "nothing is there"),
         ("bucket", "gone.h5", "", "nothing is there"),
+        ("bucket", "image.tif", "", "not HDF5"),
+        ("bucket", "old.nc", "", "netCDF-3, which has no chunks"),
         ("web", "403/a.zarr", "", "credentials"),
         ("web", "403/a.h5", "", "credentials"),
         ("web", "503/a.zarr", "", "asks to wait"),

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from tests.refusals import refused
 from tests.stores import Handler, becomes, lives, serve
 from tests.wire.trace.stores import SECRET, open_hosts
 from wire.errors import UserError
@@ -337,9 +338,9 @@ assert json.loads(os.environ["FSSPEC_HTTPS_CLIENT_KWARGS"]) == {"x": 1, "trust_e
 
 def test_refusals(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What cannot begin is one line, before the program runs."""
-    with pytest.raises(UserError, match="COMMAND is 'no-such-program'; .*; allowed: "):
+    with refused("COMMAND", "'no-such-program'", "PATH"):
         launch.run(["no-such-program"])
-    with pytest.raises(UserError, match="https_proxy is socks5://h:1; allowed"):
+    with refused("https_proxy", "socks5://h:1", "http://HOST"):
         trace(place, "", environment={"https_proxy": "socks5://h:1"})
     monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path / "none"))
     with pytest.raises(UserError, match="nothing is there"):

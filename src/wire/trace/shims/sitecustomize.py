@@ -68,6 +68,21 @@ def _begin_after_fork(parents):
     parent, parents[0] = parents[0], os.getpid()
     with contextlib.suppress(Exception):  # then it is not seen, and nothing more
         _begin(parent)
+    if _SAMPLER is not None:
+        with contextlib.suppress(Exception):
+            _SAMPLER.after_fork_in_child(parent)
+
+
+def _before_fork():
+    if _SAMPLER is not None:
+        with contextlib.suppress(Exception):
+            _SAMPLER.stop()
+
+
+def _after_fork():
+    if _SAMPLER is not None:
+        with contextlib.suppress(Exception):
+            _SAMPLER.after_fork_in_parent()
 
 
 def _lead_certifi(certifi):  # netCDF4 and others take its file whatever the variables say
@@ -337,7 +352,7 @@ class _Leader:
 
     def find_spec(self, name, path=None, target=None):
         key = name, _thread_number()
-        if name not in _LEADS or key in self._finding:
+        if not _is_led(name) or key in self._finding:
             return None
         self._finding.add(key)
         try:
@@ -349,11 +364,47 @@ class _Leader:
 
             def exec_module(module):
                 run(module)
-                with contextlib.suppress(Exception):  # then it is not seen, and nothing more
-                    _LEADS[name](module)
+                _lead(name, module)
 
             spec.loader.exec_module = exec_module
         return spec
+
+
+def _is_led(name):
+    return name in _LEADS or (_SAMPLER is not None and name in _SAMPLING.LEADS)
+
+
+def _lead(name, module):
+    """Change a module, once: to the gateway, and so that the lines that use it are known."""
+    if name in _LEADS and name not in _LED:
+        _LED.add(name)
+        with contextlib.suppress(Exception):  # then it is not seen, and nothing more
+            _LEADS[name](module)
+    if _SAMPLER is not None:
+        with contextlib.suppress(Exception):
+            _SAMPLER.lead(name, module)
+
+
+_LED = set()
+_SAMPLER = _SAMPLING = None
+
+
+def _begin_sampling():
+    """Have a thread of this process write down at which lines its threads are."""
+    global _SAMPLER, _SAMPLING
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sampler.py")
+    samples = os.path.join(_FOLDER, "samples")
+    if not os.path.isdir(samples):
+        return
+    spec = importlib.util.spec_from_file_location("_wire_sampler", path)
+    _SAMPLING = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(_SAMPLING)
+    port = int(os.environ.get("HTTP_PROXY", "").rpartition(":")[2].strip("/") or 0)
+    _SAMPLER = _SAMPLING.Sampler(samples, os.getcwd(), port)
+    _SAMPLER.start()
+    import atexit  # built in
+
+    atexit.register(_SAMPLER.end)
 
 
 def _thread_number():
@@ -384,7 +435,15 @@ if _FOLDER and importlib is not None:
     ):  # the folder is gone, say: the program runs as it would without us
         _begin()
         sys.meta_path.insert(0, _Leader())
+        with contextlib.suppress(Exception):
+            _begin_sampling()
+        for _name in [name for name in sys.modules if _is_led(name)]:  # imported before this one
+            _lead(_name, sys.modules[_name])
         if hasattr(os, "register_at_fork"):
             _forks = [os.getpid()]
-            os.register_at_fork(after_in_child=lambda: _begin_after_fork(_forks))
+            os.register_at_fork(
+                before=_before_fork,
+                after_in_parent=_after_fork,
+                after_in_child=lambda: _begin_after_fork(_forks),
+            )
 _run_next()
