@@ -218,14 +218,14 @@ def _busy_s(samples: Sequence[tuple[float, float]], gaps: Sequence[tuple[float, 
     """
     if len(samples) < 2 or not gaps:
         return 0.0
-    gap_clock = _Clock(gaps)
+    gap_clock = ElapsedTime(gaps)
     passed_s = [gap_clock.seconds_by(time_s) for time_s, _ in samples]
     used_s = [seconds for _, seconds in samples]
     pairs = zip(pairwise(passed_s), pairwise(used_s), strict=True)
     return sum(max(0.0, min(b - a, after - before)) for (a, b), (before, after) in pairs)
 
 
-class _Clock:
+class ElapsedTime:
     """Count the seconds of some stretches of time, which follow one another, up to a moment."""
 
     def __init__(self, stretches: Sequence[tuple[float, float]]) -> None:
@@ -271,7 +271,7 @@ def find_network(rows: Sequence[TracedRequest]) -> Network:
     shared = [one for one in intervals(rows, max(row.end_s for row in rows)) if one[3] > 1]
     if not shared:
         return alone
-    sharing_clock = _Clock([one[:2] for one in shared])
+    sharing_clock = ElapsedTime([one[:2] for one in shared])
     nbytes = sum(
         row.nbytes
         * (sharing_clock.seconds_by(row.end_s) - sharing_clock.seconds_by(row.first_byte_s))

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
+from math import inf
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from wire.errors import redact
 from wire.models.transfer import TOLERANCE_S
-from wire.trace.report import CodeLine
-from wire.trace.rows import METADATA_SERVICES
+from wire.trace.analysis import ElapsedTime
+from wire.trace.causes.clients import client_of
+from wire.trace.rows import METADATA_SERVICES, CallSite
 from wire.trace.whatif import Clock, Trace
 
 if TYPE_CHECKING:
-    from wire.trace.report import Site
     from wire.trace.rows import Run
-
-    Moments = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 PAUSE_S = 1.0
 """Idle seconds without a request from which on a gap is a pause of the user, and counts in no gain."""
@@ -31,39 +29,26 @@ _SWITCHES, _SHARE = 4, 0.25  # between two lines of a function, from which on th
 _GAP_S = 1.0  # between two stretches of a program whose lines are not known
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """Hold stretches of time, one after the other, in which something is under way."""
+def join_intervals(rows: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Join intervals where they touch; they are in the order in which they begin.
 
-    begins_s: Moments
-    ends_s: Moments
-
-    @classmethod
-    def of(cls, begins_s: Moments, ends_s: Moments) -> Busy:
-        """Join intervals, which are in the order in which they begin, where they touch.
-
-        Examples
-        --------
-        >>> busy = Busy.of(np.array([0.0, 1.0, 5.0]), np.array([2.0, 3.0, 6.0]))
-        >>> busy.begins_s.tolist(), busy.ends_s.tolist()
-        ([0.0, 5.0], [3.0, 6.0])
-        """
-        if not len(begins_s):
-            return cls(begins_s, ends_s)
-        until_s = np.maximum.accumulate(ends_s)
-        is_new = np.append(True, begins_s[1:] > until_s[:-1])
-        return cls(begins_s[is_new], until_s[np.append(is_new[1:], True)])
-
-    def before(self, moments_s: Moments) -> Moments:
-        """Compute the busy seconds before each moment."""
-        if not len(self.begins_s):
-            return np.zeros_like(moments_s)
-        passed_s = np.append(0.0, (self.ends_s - self.begins_s).cumsum())
-        edges_s = np.column_stack([self.begins_s, self.ends_s]).ravel()
-        return np.interp(moments_s, edges_s, np.repeat(passed_s, 2)[1:-1])
+    Examples
+    --------
+    >>> join_intervals([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
+    [(0.0, 3.0), (5.0, 6.0)]
+    """
+    joined = list[tuple[float, float]]()
+    begin_s = end_s = -inf
+    for start_s, stop_s in rows:
+        if start_s > end_s:
+            if end_s > -inf:
+                joined.append((begin_s, end_s))
+            begin_s = start_s
+        end_s = max(end_s, stop_s)
+    return [*joined, (begin_s, end_s)] if end_s > -inf else []
 
 
-def find_pauses(run: Run, busy: Busy) -> list[tuple[float, float, float]]:
+def find_pauses(run: Run, busy: Sequence[tuple[float, float]]) -> list[tuple[float, float, float]]:
     """Find where nothing is read and nothing computed: begin, end, and the idle seconds in between.
 
     A user who thinks between two cells, or a program that sleeps. None where credentials are sought
@@ -72,17 +57,26 @@ def find_pauses(run: Run, busy: Busy) -> list[tuple[float, float, float]]:
     begin_s, end_s = run.begin_s, run.begin_s + run.wall_s
     if any(bypass.address.startswith(METADATA_SERVICES) for bypass in run.bypassed):
         return []
-    starts_s = np.append(begin_s, busy.ends_s)
-    stops_s = np.append(busy.begins_s, end_s)
-    used_s = np.zeros(len(starts_s))
-    if len(run.processor_s) > 1:
-        moments_s, seconds = np.array(run.processor_s).T
-        used_s = np.interp(stops_s, moments_s, seconds) - np.interp(starts_s, moments_s, seconds)
-    idle_s = stops_s - starts_s - used_s
-    return [
-        (float(starts_s[i]), float(stops_s[i]), float(idle_s[i]))
-        for i in np.flatnonzero(idle_s >= PAUSE_S)
-    ]
+    starts_s = [begin_s, *(stop_s for _, stop_s in busy)]
+    stops_s = [*(start_s for start_s, _ in busy), end_s]
+    pauses = list[tuple[float, float, float]]()
+    for start_s, stop_s in zip(starts_s, stops_s, strict=True):
+        if stop_s - start_s < PAUSE_S:
+            continue
+        used_s = _read_used(run.processor_s, stop_s) - _read_used(run.processor_s, start_s)
+        if (idle_s := stop_s - start_s - used_s) >= PAUSE_S:
+            pauses.append((start_s, stop_s, idle_s))
+    return pauses
+
+
+def _read_used(samples: Sequence[tuple[float, float]], moment_s: float) -> float:
+    """Return the CPU seconds that were used by a moment, between two samples in proportion."""
+    if len(samples) < 2:
+        return 0.0
+    place = min(max(bisect_right(samples, (moment_s, inf)), 1), len(samples) - 1)
+    (before_s, before), (after_s, after) = samples[place - 1], samples[place]
+    share = (moment_s - before_s) / (after_s - before_s) if after_s > before_s else 1.0
+    return before + min(1.0, max(0.0, share)) * (after - before)
 
 
 @dataclass
@@ -110,24 +104,18 @@ class Timeline:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self._begins_s = np.fromiter((row.start_s for row in trace.rows), float, len(trace.rows))
-        self._ends_s = np.fromiter((row.end_s for row in trace.rows), float, len(trace.rows))
-        self.busy = Busy.of(self._begins_s, self._ends_s)
-        self.pauses = find_pauses(trace.run, self._with_tunnels())
+        self.busy = join_intervals((row.start_s, row.end_s) for row in trace.rows)
+        self._busy_time = ElapsedTime(self.busy)
+        tunnels = (
+            (one.begin_s, max(one.begin_s, one.end_s))
+            for one in trace.run.unread
+            if one.nbytes_down
+        )
+        self.pauses = find_pauses(trace.run, join_intervals(sorted([*self.busy, *tunnels])))
         self.pauses_s = sum(seconds for *_, seconds in self.pauses)
-        first_s = self._begins_s[0] if trace.rows else 0.0
+        first_s = trace.rows[0].start_s if trace.rows else 0.0
         trace.pauses_s = sum(seconds for _, stop_s, seconds in self.pauses if stop_s > first_s)
         trace.clock = Clock((stop_s, seconds) for _, stop_s, seconds in self.pauses)
-
-    def _with_tunnels(self) -> Busy:
-        """Return when requests, or what was passed on unread, were under way."""
-        tunnels = [(one.begin_s, one.end_s) for one in self.trace.run.unread if one.nbytes_down]
-        if not tunnels:
-            return self.busy
-        begins_s = np.append(self._begins_s, [begin_s for begin_s, _ in tunnels])
-        ends_s = np.append(self._ends_s, [max(pair) for pair in tunnels])
-        order = np.argsort(begins_s, kind="stable")
-        return Busy.of(begins_s[order], ends_s[order])
 
     @cached_property
     def phases(self) -> list[Phase]:
@@ -136,7 +124,7 @@ class Timeline:
         _share_time(phases)
         return sorted(phases, key=lambda phase: -phase.waited_s)
 
-    def _make_phase(self, code_line: CodeLine | None, places: Sequence[int]) -> Phase:
+    def _make_phase(self, code_line: CallSite | None, places: Sequence[int]) -> Phase:
         part = self.trace.select(places, self._clock_of(places))
         part.code_line = code_line
         return Phase(part, places)
@@ -145,27 +133,26 @@ class Timeline:
         """Make the clock of some requests: of the gaps between them what others wait for does not count."""
         if len(places) == len(self.trace.rows):
             return self.trace.clock
-        chosen = np.asarray(places)
-        own = Busy.of(self._begins_s[chosen], self._ends_s[chosen])
-        starts_s, stops_s = own.ends_s[:-1], own.begins_s[1:]
-        others_s = self.busy.before(stops_s) - self.busy.before(starts_s)
-        cuts = [*zip(stops_s.tolist(), others_s.tolist(), strict=True)]
-        pauses = [(stop_s, seconds) for _, stop_s, seconds in self.pauses]
-        return Clock([*(cut for cut in cuts if cut[1] > 0), *pauses])
+        own = join_intervals((self.trace.rows[i].start_s, self.trace.rows[i].end_s) for i in places)
+        cuts = [(stop_s, seconds) for _, stop_s, seconds in self.pauses]
+        for (_, start_s), (stop_s, _) in pairwise(own):
+            by_stop_s = self._busy_time.seconds_by(stop_s)
+            if (others_s := by_stop_s - self._busy_time.seconds_by(start_s)) > 0:
+                cuts.append((stop_s, others_s))
+        return Clock(cuts)
 
 
-def group_lines(trace: Trace) -> Iterator[tuple[CodeLine | None, Sequence[int]]]:
+def group_lines(trace: Trace) -> Iterator[tuple[CallSite | None, Sequence[int]]]:
     """Group the requests of a run by the line of the program that they came from.
 
     Lines of one function that take turns are the body of one loop, and one group: a HEAD and the GET
     after it are understood together only.
     """
     if not trace.sites:
-        if trace.rows:
-            yield None, range(len(trace.rows))
+        yield from ((None, places) for places in _group_clients(trace, range(len(trace.rows))))
         return
     by_line = defaultdict[tuple[str, str, int] | None, list[int]](list)
-    sites = dict[tuple[str, str, int], Site]()
+    sites = dict[tuple[str, str, int], CallSite]()
     for i, site in enumerate(trace.sites):
         line = None if site is None else (site.file, site.function, site.line)
         by_line[line].append(i)
@@ -178,19 +165,26 @@ def group_lines(trace: Trace) -> Iterator[tuple[CodeLine | None, Sequence[int]]]
     for lines in groups.values():
         places = sorted(i for line in lines for i in by_line[line])
         longest = max(lines, key=lambda line: _waited_s(trace, by_line[line]))
-        yield (None if longest is None else make_code_line(sites[longest])), places
+        if longest is None:
+            yield from ((None, part) for part in _group_clients(trace, places))
+        else:
+            yield _redact_source(sites[longest]), places
 
 
-def make_code_line(site: Site) -> CodeLine:
-    """Describe a line of the program, without passwords that its text may hold."""
-    return CodeLine(
-        site.file,
-        site.line,
-        site.function,
-        redact(site.source.strip()),
-        site.library_call or "",
-        site.is_certain,
-    )
+def _group_clients(trace: Trace, places: Sequence[int]) -> list[Sequence[int]]:
+    """Group requests whose line is not known by the client that made them."""
+    names = {agent: client_of(agent) for agent in {trace.rows[i].user_agent for i in places}}
+    if len({*names.values()}) < 2:
+        return [places] if places else []
+    groups = defaultdict[str, list[int]](list)
+    for i in places:
+        groups[names[trace.rows[i].user_agent]].append(i)
+    return [*groups.values()]
+
+
+def _redact_source(site: CallSite) -> CallSite:
+    """Black out passwords that the text of a line may hold."""
+    return replace(site, source=redact(site.source))
 
 
 def _waited_s(trace: Trace, places: Sequence[int]) -> float:
@@ -223,30 +217,32 @@ def _join_loops(
 
 def _share_time(phases: Sequence[Phase]) -> None:
     """Give each phase its part of the seconds in which requests of several are under way."""
-    events = list[tuple[float, int]]()
-    busies = list[Busy]()
-    for phase in phases:
-        rows = phase.trace.rows
-        begins_s = np.fromiter((row.start_s for row in rows), float, len(rows))
-        ends_s = np.fromiter((row.end_s for row in rows), float, len(rows))
-        busies.append(busy := Busy.of(begins_s, ends_s))
-        events += [(moment_s, 1) for moment_s in busy.begins_s.tolist()]
-        events += [(moment_s, -1) for moment_s in busy.ends_s.tolist()]
-    if not events:
-        return
-    events.sort()
-    moments_s = np.array([moment_s for moment_s, _ in events])
-    n_busy = np.array([*accumulate(step for _, step in events)])[:-1]
-    spans_s = np.diff(moments_s)
-    shared_s = np.append(0.0, (spans_s / np.maximum(n_busy, 1)).cumsum())
-    alone_s = np.append(0.0, (spans_s * (n_busy == 1)).cumsum())
-    for phase, busy in zip(phases, busies, strict=True):
-        edges_s = (busy.begins_s, busy.ends_s)
-        shares = [np.interp(edge_s, moments_s, shared_s) for edge_s in edges_s]
-        phase.waited_s = float((shares[1] - shares[0]).sum())
-        alone = [np.interp(edge_s, moments_s, alone_s) for edge_s in edges_s]
-        total_s = float((busy.ends_s - busy.begins_s).sum())
-        phase.share_alone = float((alone[1] - alone[0]).sum()) / total_s if total_s else 1.0
+    busies = [
+        join_intervals((row.start_s, row.end_s) for row in phase.trace.rows) for phase in phases
+    ]
+    events = sorted(
+        event
+        for number, busy in enumerate(busies)
+        for begin_s, end_s in busy
+        for event in ((begin_s, 1, number), (end_s, -1, number))
+    )
+    shared_s = alone_s = since_s = 0.0
+    n_busy = 0
+    entered = [(0.0, 0.0)] * len(phases)
+    alone_of = [0.0] * len(phases)
+    for moment_s, step, number in events:
+        if n_busy:
+            shared_s += (moment_s - since_s) / n_busy
+            alone_s += (moment_s - since_s) * (n_busy == 1)
+        n_busy, since_s = n_busy + step, moment_s
+        if step > 0:
+            entered[number] = shared_s, alone_s
+        else:
+            phases[number].waited_s += shared_s - entered[number][0]
+            alone_of[number] += alone_s - entered[number][1]
+    for phase, busy, seconds in zip(phases, busies, alone_of, strict=True):
+        total_s = sum(end_s - begin_s for begin_s, end_s in busy)
+        phase.share_alone = seconds / total_s if total_s else 1.0
 
 
 def _find_series(trace: Trace) -> list[int]:
@@ -254,17 +250,18 @@ def _find_series(trace: Trace) -> list[int]:
     data = trace.data
     if len(data) <= _SERIES:
         return []
-    begins_s = np.fromiter((trace.rows[i].start_s for i in data), float, len(data))
-    until_s = np.maximum.accumulate(
-        np.fromiter((trace.rows[i].end_s for i in data), float, len(data))
-    )
-    is_after = np.append(True, until_s[:-1] <= begins_s[1:] + TOLERANCE_S)
-    is_alone = is_after & np.append(is_after[1:], True)
-    edges = [0, *(np.flatnonzero(np.diff(is_alone)) + 1).tolist(), len(data)]
+    rows = [trace.rows[i] for i in data]
+    until_s = [*accumulate((row.end_s for row in rows), max)]
+    is_after = [
+        True, *(end_s <= row.start_s + TOLERANCE_S for end_s, row in zip(until_s, rows[1:], strict=False))
+    ]  # fmt: skip
+    is_alone = [*map(bool.__and__, is_after, [*is_after[1:], True])]
+    changes = [i for i in range(1, len(data)) if is_alone[i] != is_alone[i - 1]]
+    edges = [0, *changes, len(data)]
     starts = list[int]()
     is_before = False
     for first, last in pairwise(edges):
-        is_series = bool(is_alone[first]) and last - first >= _SERIES
+        is_series = is_alone[first] and last - first >= _SERIES
         if first and (is_series or is_before):
             starts.append(data[first])
         is_before = is_series

@@ -158,7 +158,7 @@ def _gain(finding: Finding, report: Report) -> str:
     phase_high = f"{finding.phase_gain:.2g}"
     if finding.phase < 0 or phase_high == high:
         return gain
-    most = "at most " if finding.is_bound else ""
+    most = "up to " if finding.is_bound else ""
     return f"{gain} ({most}{phase_high}x for these requests alone)"
 
 
@@ -185,7 +185,7 @@ svg{display:block;width:100%;border:1px solid #999;box-sizing:border-box}
 .axis{display:flex;justify-content:space-between;font-size:.8rem;color:#555}
 .key{display:flex;flex-wrap:wrap;gap:.2rem 1rem;list-style:none;padding:0;margin:.4rem 0;font-size:.9rem}
 .key i{display:inline-block;width:.8em;height:.8em;margin-right:.35em;border:1px solid #555}
-li{margin:.6rem 0}code{font-size:.85rem;overflow-wrap:anywhere}pre{white-space:pre-wrap;margin:.3rem 0}
+li{margin:.6rem 0}code{font-size:.85rem;overflow-wrap:anywhere}
 """
 
 
@@ -196,16 +196,11 @@ def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
     of_many = f" One of each {step} is shown." if step > 1 else ""
     rows = rows[::step]
     title = f"What {cut(shlex.join(command))} waited for"
-    lines = [
-        report.verdict,
-        *_summarise(report),
-        *(f"not seen: {place}" for place in report.not_seen),
-    ]
+    lines = [*_summarise(report), *(f"not seen: {one}" for one in report.not_seen)]
     causes = "".join(
-        f"<li><b>{_safe(finding.title)}</b>: {_safe(finding.evidence)}."
-        f"<pre><code>{_safe(finding.line)}</code></pre>"
-        f'{_safe(_gain(finding, report))} <a href="{BOOK}{finding.see}">more</a></li>'
-        for finding in report.findings[:N_PRINTED]
+        f"<li><b>{_safe(one.title)}</b>: {_safe(one.evidence)}.<br><code>{_safe(one.line)}</code><br>"
+        f'{_safe(_gain(one, report))} <a href="{BOOK}{one.see}">more</a></li>'
+        for one in report.findings[:N_PRINTED]
     )
     begin_s = run.begin_s + report.time_s.get("start", 0.0)
     until_s = max([run.begin_s + run.wall_s, *(row.end_s for row in rows)])
@@ -248,9 +243,9 @@ def _bars(rows: Sequence[TracedRequest], begin_s: float, until_s: float) -> Iter
         first_s = row.first_byte_s or row.end_s
         x, wait = scale * (row.start_s - begin_s), scale * (first_s - row.start_s)
         body, y, tall = max(scale * (row.end_s - first_s), 12.0), _ROW * number, _ROW - 1
-        text = f"{row.method} {cut(row.key)}, {row.status}, {write_bytes(row.nbytes)}, {1000 * (row.end_s - row.start_s):.0f} ms"
+        told = f"{row.method} {cut(row.key)}, {row.status}, {write_bytes(row.nbytes)}, {1000 * (row.end_s - row.start_s):.0f} ms"
         yield (
-            f'<g fill="{_COLOURS[kind_of(row)]}"><title>{_safe(text)}</title>'
+            f'<g fill="{_COLOURS[kind_of(row)]}"><title>{_safe(told)}</title>'
             f'<path fill-opacity=".35" d="M{x:.0f} {y}h{wait:.0f}v{tall}h-{wait:.0f}z"/>'
             f'<path d="M{x + wait:.0f} {y}h{body:.0f}v{tall}h-{body:.0f}z"/></g>'
         )

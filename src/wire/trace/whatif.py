@@ -18,8 +18,7 @@ from wire.models.transfer import TOLERANCE_S, Network, Step, replay
 from wire.trace.analysis import DATA_KINDS, find_network, find_time, kind_of, most_in_flight
 
 if TYPE_CHECKING:
-    from wire.trace.report import CodeLine, Site
-    from wire.trace.rows import Run, TracedRequest
+    from wire.trace.rows import CallSite, Run, TracedRequest
 
 HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
 INITIAL_WINDOW_NBYTES = 14_600  # ten segments (RFC 6928), doubled each round trip
@@ -118,15 +117,15 @@ class Trace:
         self.clock = clock or Clock()
         self.pauses_s = 0.0  # from the first request on
         self.root = root or self
-        self.code_line: CodeLine | None = None
+        self.code_line: CallSite | None = None
         if root is None:
             order = sorted(
                 (i for i, row in enumerate(run.rows) if row.end_s),
                 key=lambda i: run.rows[i].start_s,
             )
             self.rows: list[TracedRequest] = [run.rows[i] for i in order]
-            sites: Sequence[Site | None] = getattr(run, "sites", ())
-            self.sites = [sites[i] for i in order] if len(sites) == len(run.rows) else []
+            is_located = len(run.sites) == len(run.rows)
+            self.sites = [run.sites[i] for i in order] if is_located else []
             self.origin: Sequence[int] = range(len(self.rows))
         else:
             self.rows = [root.rows[i] for i in origin]

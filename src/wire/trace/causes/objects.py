@@ -94,6 +94,7 @@ def _find_samples(trace: Trace) -> Evidence | None:
 def _find_metadata(trace: Trace) -> Evidence | None:
     """Find metadata asked for array by array, with the HEADs, listings and look-ups that go with them."""
     wanted = trace.places(is_metadata)
+    wanted_gets = [i for i in wanted if trace.rows[i].method == "GET"]
     folders = {trace.rows[i].key.rpartition("/")[0] for i in wanted if trace.rows[i].status < 300}
     if len(folders) <= _PLACES:
         return None
@@ -106,7 +107,7 @@ def _find_metadata(trace: Trace) -> Evidence | None:
         or trace.kinds[i] == "listing"
         or (trace.kinds[i] in ("HEAD", "probe") and not analysis.is_chunk(trace.rows[i]))
     ]
-    kept = next(i for i in family if trace.rows[i].status < 300)
+    kept = next((i for i in wanted_gets if trace.rows[i].status < 300), family[0])
     text = f"{len(family)} requests for metadata in {len(folders)} places, which could be in one"
     return Evidence(family, text, Edit(trace.keep(i for i in family if i != kept)))
 
