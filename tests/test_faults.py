@@ -26,7 +26,7 @@ import psutil
 import pytest
 
 from helpers.arrays import readers, reads
-from helpers.arrays.readers import READERS, Reader
+from helpers.arrays.readers import READERS, ArrayReader
 from helpers.arrays.reads import RawRead
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import loop
@@ -83,7 +83,7 @@ def impatient_clients() -> Iterator[None]:
     readers.forget_clients({})
 
 
-def read_once(testbed: Testbed, stored: StoredArray, reader: Reader) -> Ended:
+def read_once(testbed: Testbed, stored: StoredArray, reader: ArrayReader) -> Ended:
     """Read an array as one worker does, and check it."""
     readers.forget_data(dict(reader.zarr_config))
     testbed.take_trace()

@@ -51,7 +51,7 @@ class Place:
         one = SOURCES[name]
         testbed = self.testbeds[one.layout == "opendap"]
         made = self.made.get(one.layout)
-        way = SourceRead(self.array, READERS["zarr-s3fs"], testbed, self.cluster, one, made)
+        way = SourceRead(self.array, one.reader, testbed, self.cluster, one, made)
         way = replace(way, **wrong)
         way.prepare()
         result = way.open().compute()

@@ -47,6 +47,9 @@ class TracedRequest(RequestRow):
     handshake_s: float = 0.0  # set-up of the connection to the store, of the first request on it
     client_blocked_s: float = 0.0  # of the body: waiting for the program to take them
     is_listing: bool = False  # whether its query asks for names of objects
+    location_host: str = (
+        ""  # of a redirect: the host that it leads to, and nothing of its path or query
+    )
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.paths import RENDERED
 from studies.hdf5_drivers import drivers, ros3
 from wire.errors import UserError
 from wire.sealed import seal
@@ -27,6 +28,11 @@ def test_what_is_absent_is_left_out_with_the_reason(
     (tmp_path / "ros3" / "bin").mkdir(parents=True)
     reads = ["ros3-none on original", "fsspec-none on original"]
     assert drivers.find_absent(reads) == {reads[0]: ros3.ABSENT}
+    with monkeypatch.context() as rendering:  # the page would lose its rows
+        rendering.setenv(RENDERED, "1")
+        with pytest.raises(UserError, match=f"^contenders: {reads[0]} cannot .*; allowed: .*ros3"):
+            drivers.find_absent(reads)
+        assert drivers.find_absent(reads[1:]) == {}
     assert "`make ros3`" in ros3.ABSENT and "\n" not in ros3.ABSENT
     (tmp_path / "ros3" / "bin" / "python").touch()
     assert drivers.find_absent(reads)  # a build that was killed
