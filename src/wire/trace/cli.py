@@ -167,28 +167,29 @@ def trace(
 
 
 @trace.command("show")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR|FILE.har", type=click.Path(path_type=Path))
 @click.option("--on", default="", metavar="NAME|FILE", help="Network to predict for.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def show_trace(folder: Path, on: str, *, is_json: bool) -> None:
-    """Print a stored trace."""
+    """Print a stored trace, or what an HTTP archive of a browser or a proxy shows."""
     from wire.trace import findings, stored
 
     network = _network(on)
-    run, command = stored.read_trace(folder)
+    read = stored.read_har if folder.is_file() else stored.read_trace
+    run, command = read(folder)
     report = findings.report(run, network, within_s=stored.REPORT_S)
     _tell(report, command, is_json=is_json, quiet=False, err=False)
 
 
 def _write(out: Path, run: Run, report: Report, words: Sequence[str], *, quiet: bool) -> None:
     """Write the files of a trace after its report: a full disk takes the files alone."""
-    from wire.trace import render, stored
+    from wire.trace import page, stored
 
     try:
         if (folder := stored.choose_folder(out)) != out:
             say(f"{out}/ holds another trace and stays as it is", err=True)
         stored.write_trace(folder, run, words)
-        stored.write_page(folder, render.write_html(run, report, words))
+        stored.write_page(folder, page.write_html(run, report, words))
     except OSError as error:
         say(f"wire trace: no files: {describe_refusal(error)}", err=True)
     else:

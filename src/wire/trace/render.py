@@ -1,18 +1,15 @@
-"""A report as one screen, and as a page with a waterfall."""
+"""A report as one screen."""
 
 from __future__ import annotations
 
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from wire.errors import cut, printable, write_bytes
-from wire.trace.analysis import kind_of
 from wire.trace.causes.results import describe_status
 from wire.trace.findings import N_PRINTED, format_seconds
 from wire.trace.report import Finding, Report
-from wire.trace.rows import Run, TracedRequest
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
 _TIME = {
@@ -168,84 +165,3 @@ def _seconds(seconds: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"
-
-
-# Those of the book's palette, which needs matplotlib: one a kind of object.
-_COLOURS = {
-    "metadata": "#953a7e", "manifest": "#953a7e", "listing": "#5b3fa0",
-    "HEAD": "#b34700", "probe": "#841900", "credentials": "#841900", "write": "#8a6000",
-    "chunk": "#0073b1", "range": "#0073b1", "object": "#0073b1",
-}  # fmt: skip
-_WIDTH, _ROW, _MOST_HEIGHT, _LEAST_HEIGHT = 10_000, 10, 720, 160
-_MOST_BARS = 5000
-_STYLE = """
-body{font:16px/1.45 system-ui,sans-serif;color:#333;background:#fff;margin:0 auto;max-width:75rem;padding:1rem;box-sizing:border-box}
-h1{font-size:1.25rem;overflow-wrap:anywhere}h2{font-size:1rem;margin:1.5rem 0 .3rem}p{margin:.3rem 0;overflow-wrap:anywhere}
-svg{display:block;width:100%;border:1px solid #999;box-sizing:border-box}
-.axis{display:flex;justify-content:space-between;font-size:.8rem;color:#555}
-.key{display:flex;flex-wrap:wrap;gap:.2rem 1rem;list-style:none;padding:0;margin:.4rem 0;font-size:.9rem}
-.key i{display:inline-block;width:.8em;height:.8em;margin-right:.35em;border:1px solid #555}
-li{margin:.6rem 0}code{font-size:.85rem;overflow-wrap:anywhere}
-"""
-
-
-def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
-    """Write a page that needs nothing else: when each request waited and received, and what to change."""
-    rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
-    step = math.ceil(len(rows) / _MOST_BARS) or 1
-    of_many = f" One of each {step} is shown." if step > 1 else ""
-    rows = rows[::step]
-    title = f"What {cut(shlex.join(command))} waited for"
-    lines = [*_summarise(report), *(f"not seen: {one}" for one in report.not_seen)]
-    causes = "".join(
-        f"<li><b>{_safe(one.title)}</b>: {_safe(one.evidence)}.<br><code>{_safe(one.line)}</code><br>"
-        f'{_safe(_gain(one, report))} <a href="{BOOK}{one.see}">more</a></li>'
-        for one in report.findings[:N_PRINTED]
-    )
-    begin_s = run.begin_s + report.time_s.get("start", 0.0)
-    until_s = max([run.begin_s + run.wall_s, *(row.end_s for row in rows)])
-    ticks = (begin_s - run.begin_s + part * (until_s - begin_s) / 4 for part in range(5))
-    axis = "".join(f"<span>{second:.1f} s</span>" for second in ticks)
-    height = min(_MOST_HEIGHT, max(_LEAST_HEIGHT, 8 * len(rows)))
-    key = "".join(
-        f'<li><i style="background:{_COLOURS[kind]}"></i>{kind}</li>' for kind in report.kinds
-    )
-    body = [
-        f"<h1>{_safe(title)}</h1>",
-        *(f"<p>{_safe(line.strip())}</p>" for line in lines),
-        "<h2>Each request from top to bottom, in the order in which they began</h2>",
-        "<p>Pale while it waits for its first byte, full while it receives.",
-        f"A staircase is a chain: each step waited for the one before. A wall is many concurrent requests.{of_many}</p>",
-        f'<svg role="img" aria-label="requests over time" style="height:{height}px"',
-        f' viewBox="0 0 {_WIDTH} {_ROW * max(len(rows), 1)}" preserveAspectRatio="none">',
-        *_bars(rows, begin_s, until_s),
-        "</svg>",
-        f'<div class="axis">{axis}</div>',
-        f'<ul class="key">{key}</ul>',
-        f"<h2>What to change</h2><ol>{causes or 'No known cause that is worth it.'}</ol>",
-    ]
-    head = (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{_safe(title)}</title><style>{_STYLE}</style>"
-    )
-    return f"{head}<body>{chr(10).join(body)}</body></html>"
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text))
-
-
-def _bars(rows: Sequence[TracedRequest], begin_s: float, until_s: float) -> Iterator[str]:
-    """Draw each request: its wait pale, its body full, at least as wide as one can see."""
-    scale = _WIDTH / max(until_s - begin_s, 1e-9)
-    for number, row in enumerate(rows):
-        first_s = row.first_byte_s or row.end_s
-        x, wait = scale * (row.start_s - begin_s), scale * (first_s - row.start_s)
-        body, y, tall = max(scale * (row.end_s - first_s), 12.0), _ROW * number, _ROW - 1
-        told = f"{row.method} {cut(row.key)}, {row.status}, {write_bytes(row.nbytes)}, {1000 * (row.end_s - row.start_s):.0f} ms"
-        yield (
-            f'<g fill="{_COLOURS[kind_of(row)]}"><title>{_safe(told)}</title>'
-            f'<path fill-opacity=".35" d="M{x:.0f} {y}h{wait:.0f}v{tall}h-{wait:.0f}z"/>'
-            f'<path d="M{x + wait:.0f} {y}h{body:.0f}v{tall}h-{body:.0f}z"/></g>'
-        )

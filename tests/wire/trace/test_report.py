@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.browser import open_browser
 from tests.wire.trace.test_findings import chain, run_of
 from wire.errors import UserError
-from wire.trace import analysis, cli, findings, render, stored
+from wire.trace import analysis, cli, findings, page, render, stored
 from wire.trace.rows import Bypass, Run, TracedRequest, Tunnel
 
 
@@ -114,7 +113,7 @@ def test_a_report_that_takes_too_long_has_the_requests_alone() -> None:
     lines = [*render.render(late, ["x"])]
     assert lines[1].startswith("20,000 requests to")
     assert "causes were not sought: 20,000 requests take longer than 0.05 s" in lines[-1]
-    assert "What to change" in render.write_html(run, late, ["x"])
+    assert "What to change" in page.write_html(run, late, ["x"])
 
 
 def test_refused_answers_are_reported() -> None:
@@ -138,7 +137,7 @@ def test_files_hold_the_trace_and_no_secret(
     secret = Run([*run.rows, *rows], 2.0, 0.0, 0)
     clean, words = stored.redact_run(secret, command)
     stored.write_trace(tmp_path, clean, words)
-    stored.write_page(tmp_path, render.write_html(clean, findings.report(clean), words))
+    stored.write_page(tmp_path, page.write_html(clean, findings.report(clean), words))
     assert tmp_path.stat().st_mode & 0o777 == 0o700
     for path in tmp_path.iterdir():
         assert path.stat().st_mode & 0o777 == 0o600
@@ -198,49 +197,6 @@ def test_no_canary_leaves_by_any_way(tmp_path: Path, monkeypatch: pytest.MonkeyP
         newline=""
     ) as file:  # whole, and no two objects are one
         assert len({row["key"] for row in csv.DictReader(file)}) == len(rows)
-
-
-def test_the_archive_is_har() -> None:
-    """Each entry has what HAR 1.2 asks for, and no header; its phases add up to its time."""
-    row = chain(1)[0]
-    row.is_first, row.handshake_s, row.scheme, row.host, row.end_s = True, 0.02, "https", "h:1", 0.3
-    entry = json.loads(stored.write_har(run_of([row]), ["x"]))["log"]["entries"][0]
-    assert entry["request"]["url"] == "https://h:1/b/f0"
-    assert entry["request"]["headers"] == entry["response"]["headers"] == []
-    assert {"status", "statusText", "httpVersion", "cookies", "content", "redirectURL"} <= {
-        *entry["response"]
-    }
-    assert entry["time"] == pytest.approx(320.0)
-    assert entry["startedDateTime"] == "1970-01-01T00:00:00.000+00:00"
-
-
-def test_files_of_many_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The archive has the first and says so, the page some of all, and the table each."""
-    monkeypatch.setattr(stored, "MAX_ARCHIVED", 5)
-    monkeypatch.setattr(render, "_MOST_BARS", 10)
-    run = run_of(chain(20))
-    log = json.loads(stored.write_har(run, ["x"]))["log"]
-    assert (len(log["entries"]), log["comment"]) == (5, "the first 5 of 20 requests")
-    page = render.write_html(run, findings.report(run), ["x"])
-    assert page.count("<g fill") == 10 and "One of each 2 is shown" in page
-    assert stored.write_csv(run.rows).count("\n") == 21
-
-
-def test_the_waterfall_is_one_page(tmp_path: Path) -> None:
-    """It loads nothing, fits a phone, and takes names for what they are."""
-    rows = chain(30, key="/b/<script>alert(1)</script>{i}")
-    run = run_of(rows, wall_s=4.0)
-    page = tmp_path / "trace.html"
-    run = replace(run, remarks=["a host that no known table has"])
-    page.write_text(render.write_html(run, findings.report(run), ["python", "<b>.py"]))
-    assert "<script" not in page.read_text()
-    assert "a host that no known table has" in page.read_text()
-    with open_browser(tmp_path / "browser") as tab:
-        for width in (1280, 390):
-            tab.open(page.as_uri(), width=width)
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            assert tab.evaluate("document.querySelectorAll('svg g').length") == 30
-        assert not tab.faults()
 
 
 @pytest.mark.parametrize(
