@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from tests.refusals import refused
 from tests.wire.trace.test_findings import chain, run_of
-from wire.errors import UserError
 from wire.trace import analysis, cli, findings, page, render, stored
 from wire.trace.rows import Bypass, Run, TracedRequest, Tunnel
 
