@@ -13,7 +13,7 @@ from tests.browser import Tab, open_browser
 from tests.wire.trace.test_findings import chain, run_of
 from tests.wire.trace.test_report import look_before_each
 from wire.trace import findings, page
-from wire.trace.report import CodeLine, PhaseReport
+from wire.trace.report import PhaseReport
 from wire.trace.rows import CallSite, Run
 
 HOSTILE = "/b/</script><script>alert(1)</script><!--\u2028{i}'\"&amp;"
@@ -57,7 +57,7 @@ def test_a_cause_marks_its_requests_alone() -> None:
     run = with_lines(run_of(look_before_each(20)))
     report = findings.report(run)
     found = next(finding for finding in report.findings if finding.name == "looks")
-    line = CodeLine("analysis.py", 14)
+    line = CallSite("analysis.py", 14, "<module>", "", "", True)
     phase = PhaseReport(line, "s3fs", 20, 20, 1, 1000, 2.0, begin_s=0.0, end_s=10.0)
     first = replace(report, findings=[replace(found, phase=0)], phases=[phase])
     marks = page.make_columns(run, first)["cause"]
