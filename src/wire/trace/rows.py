@@ -83,6 +83,17 @@ class CallSite:
     library_call: str  # dotted name of the function just below the user's line; "" where none
     is_certain: bool  # an uncertain one is printed with "about"
 
+    @property
+    def label(self) -> str:
+        """Name the line as `file:line`.
+
+        Examples
+        --------
+        >>> CallSite("my.py", 14, "<module>", "", "", False).label
+        'about my.py:14'
+        """
+        return f"{'' if self.is_certain else 'about '}{self.file}:{self.line}"
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
