@@ -124,5 +124,22 @@ function start() {
   draw(form, body, note);
 }
 
-if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded", start);
+// The table of jumps: rows that hold every word of the filter.
+function filterJumps() {
+  const input = document.getElementById("jumps-filter"), table = document.getElementById("jumps-table");
+  if (!input || !table) return;
+  const rows = [...table.tBodies[0].rows], note = document.getElementById("jumps-count");
+  const show = () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+    note.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length}`;
+  };
+  input.addEventListener("input", show);
+  show();
+}
+
+if (typeof document !== "undefined") {
+  document.addEventListener("DOMContentLoaded", start);
+  document.addEventListener("DOMContentLoaded", filterJumps);
+}
 if (typeof module !== "undefined") module.exports = { replay, quantile };

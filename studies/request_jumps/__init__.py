@@ -8,6 +8,7 @@ STUDY = Study(
     by_name=("file-objects", "groups-and-arrays"),
     least_blocks=2,
     fragments={
+        "ledger-data.md": later("studies.request_jumps.news", "write_data"),
         "ledger-news.md": later("studies.request_jumps.news", "write_news"),
         "ledger-table.md": later("studies.request_jumps.news", "write_table"),
     },

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import matplotlib.dates as mdates
 import matplotlib.pyplot as plt
+from matplotlib import dates
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.plotting import palette
@@ -48,27 +49,29 @@ def draw_releases(accesses: Sequence[MeasuredAccess], *, n_columns: int = 3) -> 
     for ax, (client, entries) in zip(axes.flat, chosen.items(), strict=False):
         days = [list_dates()[entry.package, entry.version] for entry in entries]
         counts = [entry.bounds("n_requests")[0] for entry in entries]
-        ax.plot(days, counts, marker="o", markersize=3, color=palette.BLUE)
+        numbers = dates.date2num(days)  # type: ignore[no-untyped-call]
+        ax.plot(numbers, counts, marker="o", markersize=3, color=palette.BLUE)
         for jump in find_jumps(entries):
             _name_jump(ax, jump)
         ax.set_title(f"{client}\n{entries[0].access}, {entries[0].layout}", fontsize=8)
         ax.set_ylim(0, 1.25 * max(counts))
-        ax.xaxis.set_major_locator(mdates.AutoDateLocator(maxticks=3))
-        ax.xaxis.set_major_formatter(mdates.DateFormatter("%b %y"))
+        ax.xaxis.set_major_locator(dates.AutoDateLocator(maxticks=3))  # type: ignore[no-untyped-call]
+        ax.xaxis.set_major_formatter(dates.DateFormatter("%b %y"))  # type: ignore[no-untyped-call]
         ax.tick_params(labelsize=7)
     for ax in axes[:, 0]:
         ax.set_ylabel("requests", fontsize=8)
     return fig
 
 
-def _name_jump(ax: plt.Axes, jump: Jump) -> None:
+def _name_jump(ax: Axes, jump: Jump) -> None:
     day = list_dates()[jump.after.package, jump.after.version]
     count = jump.after.bounds("n_requests")[0]
     color = palette.RUST if jump.is_worse else palette.GREEN
-    ax.plot([day], [count], marker="o", markersize=4, color=color)
+    place = float(dates.date2num(day)), count  # type: ignore[no-untyped-call]
+    ax.plot(*place, marker="o", markersize=4, color=color)
     ax.annotate(
         f"{jump.after.package} {jump.after.version}",
-        (mdates.date2num(day), count),
+        place,
         (-3, 4),
         textcoords="offset points",
         ha="right",

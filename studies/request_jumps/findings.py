@@ -90,7 +90,8 @@ def list_accesses(table: pd.DataFrame) -> list[MeasuredAccess]:
     is_there = (table["absent"] == "") & (table["phase"] == "measured") & (table["n_requests"] > 0)
     known = list_environments()
     accesses = []
-    for (client, layout, access, name), part in table[is_there].groupby(KEY, sort=False):
+    for key, part in table[is_there].groupby(KEY, sort=False):
+        client, layout, access, name = map(str, key)
         if name not in known:
             continue
         place, environment = known[name]
@@ -104,7 +105,10 @@ def list_accesses(table: pd.DataFrame) -> list[MeasuredAccess]:
                 environment.package or YEARS,
                 environment.version or environment.name,
                 place,
-                tuple(part.sort_values("block")[counts].to_dict("records")),
+                tuple(
+                    {count: float(row[count]) for count in counts}
+                    for _, row in part.sort_values("block").iterrows()
+                ),
                 _pair_steps(first["steps"], first["n_requests"]),
             )
         )
@@ -212,13 +216,18 @@ def tabulate_jumps(jumps: Sequence[Jump]) -> pd.DataFrame:
     return table.sort_values("released", ascending=False) if lines else table
 
 
-def tabulate_newest(accesses: Sequence[MeasuredAccess]) -> pd.DataFrame:
-    """Tabulate what each client requests with the newest release: kinds of requests, bytes moved and unique."""
+def choose_newest(accesses: Sequence[MeasuredAccess]) -> list[MeasuredAccess]:
+    """Choose each access with its newest release, the longest chain first."""
     newest: dict[tuple[str, str, str], MeasuredAccess] = {}
     for entry in sorted(accesses, key=lambda entry: entry.place):
         newest[entry.client, entry.layout, entry.access] = entry
+    return sorted(newest.values(), key=lambda entry: -entry.bounds("n_waits")[0])
+
+
+def tabulate_newest(accesses: Sequence[MeasuredAccess]) -> pd.DataFrame:
+    """Tabulate what each client requests with the newest release: kinds of requests, bytes moved and unique."""
     lines = []
-    for entry in sorted(newest.values(), key=lambda entry: -entry.bounds("n_waits")[0]):
+    for entry in choose_newest(accesses):
         counts = entry.blocks[0]
         lines.append(
             {

@@ -13,9 +13,17 @@ from xml.etree import ElementTree
 import yaml
 
 from helpers.paths import ROOT
-from studies.request_jumps.findings import YEARS, list_accesses, list_dates, read_tables
+from studies.request_jumps.findings import (
+    YEARS,
+    choose_newest,
+    list_accesses,
+    list_dates,
+    read_tables,
+)
+from studies.request_ledger import findings as of_chunks
 from wire.ledger.jumps import (
     LEAST,
+    NETWORKS,
     Explanation,
     Jump,
     MeasuredAccess,
@@ -95,7 +103,7 @@ def list_news(
 ) -> list[News]:
     """List what got worse, newest first: one entry for each release and reason.
 
-    Jumps of one release that nobody explained are one entry for each client.
+    Jumps of one release that nobody explained are one entry.
     """
     if explanations is None:
         explanations = read_explanations()
@@ -104,19 +112,28 @@ def list_news(
     for jump in find_jumps(accesses):
         explanation = explain_jump(jump, explanations)
         # of the stacks of a day, those that somebody traced: each has many new releases
-        if jump.is_worse and (explanation or jump.after.package != YEARS):
-            reason = explanation.because if explanation else jump.after.client
+        if jump.is_worse and costs_more(jump) and (explanation or jump.after.package != YEARS):
+            reason = explanation.because if explanation else ""
             key = jump.after.package, jump.after.version, reason
             groups.setdefault(key, []).append(jump)
     news = []
     for jumps in groups.values():
-        largest, *others = sorted(jumps, key=_size, reverse=True)
-        explanation = explain_jump(largest, explanations)
+        explanation = explain_jump(jumps[0], explanations)
+        backs = {jump.name: find_taken_back(jump, explanation, accesses) for jump in jumps}
+        # the largest of those that were measured with the line too, where there are such
+        ranked = sorted(jumps, key=lambda jump: (backs[jump.name] is not None, _size(jump)))
+        *others, largest = ranked
         released = dates.get((largest.after.package, largest.after.version))
-        taken_back = find_taken_back(largest, explanation, accesses)
+        taken_back = backs[largest.name]
         news.append(News(largest, tuple(others), explanation, released, taken_back))
     newest = sorted(news, key=lambda entry: entry.jump.name)
     return sorted(newest, key=lambda entry: entry.released or date.min, reverse=True)
+
+
+def costs_more(jump: Jump) -> bool:
+    """Return whether its requests take longer over some network, by a tenth; true where none are known."""
+    pairs = [(jump.before.seconds(name), jump.after.seconds(name)) for name in NETWORKS]
+    return any(after > 1.1 * before or not (before and after) for before, after in pairs)
 
 
 def find_taken_back(
@@ -161,6 +178,8 @@ def _write_entry(entry: News) -> str:
         if entry.line:
             parts.append(f"Take it back with `{entry.line}`{_write_count(entry)}.")
         parts += [f"[Source]({link})." for link in entry.explanation.links[:1]]
+    if entry.others:
+        parts.append(f"Other accesses: {len(entry.others)}.")
     parts.append(f"[Row](#{jump.name}).")
     return " ".join(parts)
 
@@ -200,6 +219,32 @@ def write_table() -> str:
         + "\n".join(rows)
         + "\n</tbody></table></div>\n```\n"
     )
+
+
+def write_data() -> str:
+    """Write the data of the panel: whole chunks, and the accesses of the ledger with the newest release."""
+    rows = []
+    for entry in choose_newest(_read_news()[0]):
+        if "unique_nbytes" not in entry.blocks[0] or not entry.steps:
+            continue  # whole chunks are there
+        counts = entry.blocks[0]
+        gets = counts["n_get"] + counts["n_head"]
+        steps = zip(entry.steps[::2], entry.steps[1::2], strict=True)
+        rows.append(
+            {
+                "client": entry.client,
+                "environment": f"{entry.package} {entry.version}",
+                "layout": entry.layout,
+                "operation": entry.access,
+                "n_requests": counts["n_requests"],
+                "n_waits": counts["n_waits"],
+                "gets": gets,
+                "puts": counts["n_requests"] - gets,
+                "mb": round(counts["wire_nbytes"] / 1e6, 3),
+                "steps": [number for ended, nbytes in steps for number in (ended, 0, nbytes)],
+            }
+        )
+    return of_chunks.write_data(rows)
 
 
 def _date_of(jump: Jump) -> tuple[str, str]:

@@ -1,11 +1,10 @@
 """What each client asks of the store for one operation, version by version."""
 
-from helpers.parameters import Study, later
+from helpers.parameters import Study
 
 STUDY = Study(
     name="request-ledger",
     headline="requests-of-today",
     by_name=("versions",),
     least_blocks=2,
-    fragments={"ledger-data.md": later("studies.request_ledger.findings", "write_data")},
 )

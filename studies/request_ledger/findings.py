@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -149,9 +150,9 @@ def choose_newest(table: pd.DataFrame) -> pd.DataFrame:
     return table[ranks == ranks.groupby(table["client"]).transform("max")]
 
 
-def write_data() -> str:
-    """Write the data of the page, a script in Markdown; without a record there are no rows."""
-    rows = []
+def write_data(more: Sequence[Mapping[str, object]] = ()) -> str:
+    """Write the data of the page, a script in Markdown, with more rows of other accesses; without a record there are none."""
+    rows = [dict(row) for row in more]
     if COMMITTED.exists():
         table = tabulate(read_records([COMMITTED]))
         is_measured = (table["phase"] == "measured") & (table["block"] == 0)

@@ -382,7 +382,6 @@ _HTTPS = of_open(
     "h5py fsspec.implementations.http aiohttp", open_https, 'fsspec.open("https://...")',
     service="http",
 )  # fmt: skip
-_ONE_REQUEST = {"max_concurrency": 1}
 
 CLIENTS = {
     "s3fs-file": _S3FS,
@@ -441,7 +440,7 @@ CLIENTS = {
         "zarr s3fs", of_arrays(s3fs_target), 'zarr.open_group("s3://...")'
     ),
     "zarr-array-s3fs-one-request": LedgerClient(
-        "zarr s3fs", of_arrays(partial(s3fs_target, **_ONE_REQUEST)),
+        "zarr s3fs", of_arrays(partial(s3fs_target, max_concurrency=1)),
         'zarr.open_group("s3://...", storage_options={"max_concurrency": 1})',
     ),
     "zarr-array-obstore": LedgerClient(

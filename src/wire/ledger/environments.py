@@ -76,7 +76,7 @@ def read_environments(path: Path = LISTED) -> list[Environment]:
 
 
 def _describe(name: str, **settings: Any) -> Environment:
-    values = {
+    values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
     }
     return Environment(name, **values)

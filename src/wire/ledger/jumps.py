@@ -140,10 +140,11 @@ class Explanation:
 def read_explanations(path: Path = _FOLDER / "jumps.yaml") -> list[Explanation]:
     """Read why releases changed what clients request."""
     entries: list[dict[str, Any]] = yaml.safe_load(path.read_text("utf-8"))
+    lists = ("clients", "links")
     return [
-        Explanation(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+        Explanation(**(entry | {name: tuple(entry.get(name, ())) for name in lists}))
         for entry in entries
-    ]  # fmt: skip
+    ]
 
 
 def explain_jump(jump: Jump, explanations: Sequence[Explanation]) -> Explanation | None:

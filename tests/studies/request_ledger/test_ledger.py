@@ -24,6 +24,7 @@ from tests.stores import make_location
 from wire.bed.networks import get_profile
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server, Testbed
+from wire.ledger import environments
 
 
 def test_requests_are_counted_by_method_and_by_their_waits() -> None:
