@@ -106,8 +106,8 @@ _MEASURED = "in-region"  # profile that ships, under which clients were measured
 _FORMATS, _GRANULE = "formats/in-region", "hdf5-drivers/granule"
 _WHOLE, _REFERENCES = Way("whole", "whole"), Way("references", "references")
 CLIENTS: Mapping[str, Client] = {
-    one.name: one
-    for one in (
+    client.name: client
+    for client in (
         Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS),
         Client(
             "zarr-obstore",
@@ -210,7 +210,7 @@ class Choice:
 
 
 def _mean(reads: Sequence[Forecast], name: str) -> float:
-    return math.fsum(one.share * getattr(one, name) for one in reads)
+    return math.fsum(read.share * getattr(read, name) for read in reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Answer:
             ratio = choice.samples_per_s / self.now.samples_per_s
             return dict.fromkeys((read.access for read in choice.reads), ratio)
         pairs = zip(self.now.reads, choice.reads, strict=True)
-        return {now.access: now.p50_s / one.p50_s for now, one in pairs}
+        return {now.access: now.p50_s / read.p50_s for now, read in pairs}
 
 
 def rank(question: Question, choices: Sequence[Choice]) -> Answer:
@@ -251,13 +251,15 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
             return choice.usd
         return choice.pace_s * choice.expense
 
-    same = [one for one in marked if one.action != "align"]
-    small = [one for one in same if (one.append_nbytes or 0.0) <= APPEND_NBYTES] or same
+    unaligned = [choice for choice in marked if choice.action != "align"]
+    small = [
+        choice for choice in unaligned if (choice.append_nbytes or 0.0) <= APPEND_NBYTES
+    ] or unaligned
     best, *ties = _recommend(small, weigh)
     if best.is_over_budget:
-        within = [one for one in small if not one.is_over_budget]
+        within = [choice for choice in small if not choice.is_over_budget]
         best, *ties = _recommend(within or small[:1], weigh)
-    now = next(one for one in marked if one.action in ("stay", "default"))
+    now = next(choice for choice in marked if choice.action in ("stay", "default"))
     return Answer(question, best, now, tuple(marked), tuple(ties))
 
 
@@ -269,29 +271,30 @@ def _recommend(pool: Sequence[Choice], weigh: Callable[[Choice], float]) -> list
     """List the choices that weigh about as little as the least and are about as fast, what changes least first."""
     best = min(pool, key=weigh)
     most, most_s = WORTH * weigh(best), WORTH * best.pace_s
-    near = [one for one in pool if weigh(one) <= most and one.pace_s <= most_s]
-    return sorted(near, key=lambda one: (_ORDER.index(one.action), weigh(one)))
+    near = [choice for choice in pool if weigh(choice) <= most and choice.pace_s <= most_s]
+    return sorted(near, key=lambda choice: (_ORDER.index(choice.action), weigh(choice)))
 
 
 def list_choices(question: Question) -> list[Choice]:
     """List what the question allows and what is not slower than what is there, which comes first."""
-    now, *others = (_list_file if question.array.format == "hdf5" else _list_zarr)(question)
+    now, *changed = (_list_file if question.array.format == "hdf5" else _list_zarr)(question)
     unique = {
-        (one.layouts, one.client.name, one.action == "align"): one for one in reversed(others)
+        (choice.layouts, choice.client.name, choice.action == "align"): choice
+        for choice in reversed(changed)
     }
-    return [now, *(one for one in reversed(unique.values()) if one.pace_s <= now.pace_s)]
+    return [now, *(choice for choice in reversed(unique.values()) if choice.pace_s <= now.pace_s)]
 
 
 def _list_zarr(question: Question) -> Iterator[Choice]:
     now = question.array.layout
-    there = now or Layout(_guess_chunks(question))
+    layout = now or Layout(_guess_chunks(question))
     if now:
-        yield _choose(question, "stay", "as it is", "zarr-s3fs", (there,))
-        yield _choose(question, "set", "chunks as they are", "zarr-obstore", (there,))
+        yield _choose(question, "stay", "as it is", "zarr-s3fs", (layout,))
+        yield _choose(question, "set", "chunks as they are", "zarr-obstore", (layout,))
     else:
-        yield _choose(question, "default", "Zarr's own chunks", "zarr-s3fs", (there,))
+        yield _choose(question, "default", "Zarr's own chunks", "zarr-s3fs", (layout,))
         if question.asked.batch:
-            yield _choose(question, "set", "Zarr's own chunks", "zarr-obstore", (there,))
+            yield _choose(question, "set", "Zarr's own chunks", "zarr-obstore", (layout,))
     if question.asked.keep != "bytes":
         yield from _list_written(question, "rechunk" if now else "write")
 
@@ -309,14 +312,14 @@ def _guess_chunks(question: Question) -> tuple[int, ...]:
 def _list_file(question: Question) -> Iterator[Choice]:
     """List how an HDF5 file is read as it is, and what it may become."""
     asked, layout, lies = question.asked, question.array.layout, question.array.lies
-    there = (layout,) if layout else ()
+    stored = (layout,) if layout else ()
     is_web = question.address.startswith(("http://", "https://"))
     now = "fsspec-https" if is_web else "fsspec-readahead"
-    yield _choose(question, "stay", "as it is", now, there)
+    yield _choose(question, "stay", "as it is", now, stored)
     nbytes = lies.file_nbytes if lies else question.stored_nbytes
     is_held = nbytes <= min(asked.memory * 1e9 / 2, _MOST_WHOLE_NBYTES)
     for name in ("obstore-whole",) * is_held + ("fsspec-tuned",) + ("references",) * bool(layout):
-        yield _choose(question, "set", "as it is", name, there)
+        yield _choose(question, "set", "as it is", name, stored)
     if asked.keep == "format":  # chunks of a file are no objects
         new = best_layout(replace(question.pattern, max_objects=10**15))
         yield _choose(question, "rechunk", "repacked", "references", (new,))
@@ -332,20 +335,20 @@ def _list_written(question: Question, action: Action) -> Iterator[Choice]:
     if prices := question.prices:
         cheap = cheapest_of(grid, get_usd=prices.get, out_usd=prices.out)
         yield _choose(question, action, "one copy, cheapest to read", client, (cheap,))
-    if question.asked.batch and not all(one.is_aligned for one in pattern.accesses):
-        boxes = tuple(replace(one, is_aligned=True) for one in pattern.accesses)
+    if question.asked.batch and not all(access.is_aligned for access in pattern.accesses):
+        boxes = tuple(replace(access, is_aligned=True) for access in pattern.accesses)
         drawn = replace(question, pattern=replace(pattern, accesses=boxes))
         new, label = best_layout(drawn.pattern), "one copy, boxes drawn on its grid"
         yield _choose(drawn, "align", label, client, (new,))
     copies = best_copies(grid) if question.asked.keep != "one-copy" else None
     if copies is None or copies[0][0] == copies[0][1]:
         return
-    (one, other), serves = copies
-    both = _choose(question, "copy", "two copies", client, (one, other), serves)
+    (first, second), serves = copies
+    both = _choose(question, "copy", "two copies", client, (first, second), serves)
     now, label = question.array.layout, "as it is, and a copy"
-    pairs = ((now, other), (one, now)) if now and question.array.format == "zarr" else ()
-    kept = [_choose(question, "copy", label, client, pair, serves) for pair in pairs]
-    least = min(kept, key=lambda choice: choice.seconds, default=both)
+    pairs = ((now, second), (first, now)) if now and question.array.format == "zarr" else ()
+    chosen = [_choose(question, "copy", label, client, pair, serves) for pair in pairs]
+    least = min(chosen, key=lambda choice: choice.seconds, default=both)
     is_small = (least.append_nbytes or 0.0) <= APPEND_NBYTES
     yield least if least.seconds <= WORTH * both.seconds and is_small else both
 
@@ -368,19 +371,19 @@ def _choose(
     for layout, group in zip(layouts or (None,), served, strict=True):
         for i in group:
             if client.way or layout is None:
-                one = _expect_file(question, pattern, client, accesses[i], layout)
+                read = _expect_file(question, pattern, client, accesses[i], layout)
             else:
-                one = _expect_chunks(question, pattern, client, accesses[i], layout)
-            reads[i] = replace(one, share=question.shares[i])
-    written = [one for one in layouts if action in WRITES and one != array.layout]
-    n_puts = question.n_arrays * sum(one.count_objects(array.shape) for one in written)
+                read = _expect_chunks(question, pattern, client, accesses[i], layout)
+            reads[i] = replace(read, share=question.shares[i])
+    written = [layout for layout in layouts if action in WRITES and layout != array.layout]
+    n_puts = question.n_arrays * sum(layout.count_objects(array.shape) for layout in written)
     n_read = bool(written) and array.format != "none"  # what is there, once
     write_nbytes = (len(written) + n_read) * question.stored_nbytes
     rewritten = None
     if pattern.append:
-        extents = [one.object_shape[pattern.append[0]] for one in layouts]
+        extents = [layout.object_shape[pattern.append[0]] for layout in layouts]
         rewritten = math.fsum(float(rewritten_nbytes(pattern, extent)) for extent in extents)
-    request_nbytes = math.fsum(one.share * one.nbytes / one.n_requests for one in reads)
+    request_nbytes = math.fsum(read.share * read.nbytes / read.n_requests for read in reads)
     is_many = bool(asked.batch or asked.per_second)
     stored_nbytes = max(1, len(layouts)) * question.stored_nbytes
     samples_per_s, bound = _count_samples(question, reads) if asked.batch else (None, None)
@@ -407,7 +410,7 @@ def _expect_chunks(
     question: Question, pattern: AccessPattern, client: Client, access: Access, layout: Layout
 ) -> Forecast:
     """Predict an access to chunks of Zarr, which a service opens for each read."""
-    one = expect(
+    read = expect(
         pattern,
         access,
         layout,
@@ -415,11 +418,11 @@ def _expect_chunks(
         n_cores=question.asked.reader_cores,
     )
     if not question.asked.per_second:
-        return one
+        return read
     n_opened, n_waits = client.facts.opening
     waited_s = n_waits * pattern.store.network.first_byte_median_s
-    p50_s, p95_s = one.p50_s + waited_s, one.p95_s + waited_s
-    return replace(one, p50_s=p50_s, p95_s=p95_s, n_requests=one.n_requests + n_opened)
+    p50_s, p95_s = read.p50_s + waited_s, read.p95_s + waited_s
+    return replace(read, p50_s=p50_s, p95_s=p95_s, n_requests=read.n_requests + n_opened)
 
 
 def _price(
@@ -452,8 +455,8 @@ def _count_samples(question: Question, reads: Sequence[Forecast]) -> tuple[float
         "link": link / _mean(reads, "nbytes"),
         "cores": (asked.cores or 1) / max(_mean(reads, "cpu_s"), 1e-12),
     }
-    what = min(bounds, key=bounds.__getitem__)
-    return (asked.batch or 1) * bounds[what], what
+    bound = min(bounds, key=bounds.__getitem__)
+    return (asked.batch or 1) * bounds[bound], bound
 
 
 def _expect_file(
@@ -466,15 +469,18 @@ def _expect_file(
     """Predict an access to a file, which it opens first, by the engine of `wire.hdf5`."""
     network = pattern.store.network
     described, times = _describe_file(question, pattern, access, layout)
-    way = replace(client.way or DEFAULT, in_flight=pattern.store.n_connections)
-    one = predict(way, described, network)
-    nbytes = one.nbytes * (1 if way.kind == "whole" else times)
-    p50_s, wanted = one.open_s + one.read_s * times, math.prod(access.extent) * pattern.itemsize
+    settings = replace(client.way or DEFAULT, in_flight=pattern.store.n_connections)
+    prediction = predict(settings, described, network)
+    nbytes = prediction.nbytes * (1 if settings.kind == "whole" else times)
+    p50_s, wanted = (
+        prediction.open_s + prediction.read_s * times,
+        math.prod(access.extent) * pattern.itemsize,
+    )
     return Forecast(
         access.name,
         p50_s,
         p50_s + network.first_byte_p95_s - network.first_byte_median_s,
-        one.n_requests + (one.n_requests - one.n_open_requests) * (times - 1),
+        prediction.n_requests + (prediction.n_requests - prediction.n_open_requests) * (times - 1),
         nbytes,
         nbytes * pattern.store.compression_ratio / (pattern.together * wanted),
         described.decode_s * times,
@@ -535,10 +541,10 @@ def _describe_file(
         value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
     )
     is_known = lies and is_there and n_parts == 1
-    if lies and is_known and [len(one) for one in lies.chunks] == [n_stored] * n_read:
+    if lies and is_known and [len(chunks) for chunks in lies.chunks] == [n_stored] * n_read:
         described = replace(
             lies,
-            read=tuple(_pick_reads(one, set(touched)) for one in lies.read),
+            read=tuple(_pick_reads(reads, set(touched)) for reads in lies.read),
             references_nbytes=described.references_nbytes,
             decode_s=described.decode_s,
         )
@@ -547,14 +553,14 @@ def _describe_file(
 
 def _pick_reads(reads: Sequence[Read], touched: set[int]) -> tuple[Read, ...]:
     """Keep the reads of some chunks of a variable, of its header, and of the index before each of them."""
-    found: list[Read] = []
+    expanded: list[Read] = []
     index: list[Read] = []
     n, was_chunk = -1, False
-    for one in reads:
-        if one.is_metadata:
-            index = [*([] if was_chunk else index), one]
+    for read in reads:
+        if read.is_metadata:
+            index = [*([] if was_chunk else index), read]
         elif (n := n + 1) in touched or n == 0:
-            found += [*index, one] if n in touched else index
+            expanded += [*index, read] if n in touched else index
             index = []
-        was_chunk = not one.is_metadata
-    return tuple(found)
+        was_chunk = not read.is_metadata
+    return tuple(expanded)

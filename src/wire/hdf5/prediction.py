@@ -27,13 +27,13 @@ def read_through(
     between: Sequence[FileCache | PageBuffer], reads: Sequence[Read], file_nbytes: int
 ) -> list[list[Read]]:
     """Find the requests that each read becomes behind caches, the first of them nearest to the library."""
-    asked = [
-        [one._replace(nbytes=max(0, min(one.stop, file_nbytes) - one.offset))] for one in reads
+    requests = [
+        [read._replace(nbytes=max(0, min(read.stop, file_nbytes) - read.offset))] for read in reads
     ]
     for cache in between:
-        found = iter(cache.answer([*chain(*asked)], file_nbytes))
-        asked = [[request for _ in part for request in next(found)] for part in asked]
-    return asked
+        answers = iter(cache.answer([*chain(*requests)], file_nbytes))
+        requests = [[request for _ in part for request in next(answers)] for part in requests]
+    return requests
 
 
 def order_reads(parts: Sequence[Sequence[Read]], *, in_flight: int = 1) -> tuple[Step, ...]:
@@ -66,11 +66,11 @@ class _AtOnce(Executor):
 
     is_ahead = False
 
-    def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         """Do it now."""
         future: Future[Any] = Future()
         self.is_ahead = True
-        future.set_result(function(*given, **named))
+        future.set_result(function(*arguments, **named))
         self.is_ahead = False
         return future
 
@@ -91,12 +91,12 @@ class FileCache:
 
     def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
         """Let the cache answer each read, and note what it fetches."""
-        asked, background = list[Read](), _AtOnce()
+        requests, background = list[Read](), _AtOnce()
 
         def fetch(start: int, stop: int) -> bytes:
             stop = min(stop, file_nbytes)
             if start < stop:
-                asked.append(Read(start, stop - start, is_ahead=background.is_ahead))
+                requests.append(Read(start, stop - start, is_ahead=background.is_ahead))
             return _zeros(max(0, stop - start))
 
         cache: Any = caches[self.name](self.block_nbytes, fetch, file_nbytes)
@@ -108,13 +108,13 @@ class FileCache:
             list[Read](),
         )  # requests of the latest read that had some
         for read in reads:
-            asked.clear()
+            requests.clear()
             for start, stop in self._split(read):
                 cache._fetch(start, stop)
-            for k, one in enumerate(latest):
-                if one.is_ahead and one.offset < read.stop and read.offset < one.stop:
-                    latest[k] = one._replace(is_ahead=False)
-            answers.append([one._replace(is_metadata=read.is_metadata) for one in asked])
+            for k, request in enumerate(latest):
+                if request.is_ahead and request.offset < read.stop and read.offset < request.stop:
+                    latest[k] = request._replace(is_ahead=False)
+            answers.append([request._replace(is_metadata=read.is_metadata) for request in requests])
             latest = answers[-1] or latest
         return answers
 
@@ -142,7 +142,7 @@ class PageBuffer:
     def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
         """Answer each read from pages, as the library does."""
         page, n_most = self.page_nbytes, self.buffer_nbytes // self.page_nbytes
-        kept, answers = OrderedDict[int, None](), list[list[Read]]()
+        pages, answers = OrderedDict[int, None](), list[list[Read]]()
         for n, read in enumerate(reads):
             if n < _N_FIRST_PAST or read.nbytes >= page:
                 answers.append([read])
@@ -151,13 +151,13 @@ class PageBuffer:
             first = read.offset // page  # metadata never lies across two
             last = first if read.is_metadata else max(read.stop - 1, read.offset) // page
             for number in range(first, last + 1) if read.nbytes else ():
-                if number not in kept:
+                if number not in pages:
                     nbytes = min(page, file_nbytes - number * page)
                     answers[-1].append(read._replace(offset=number * page, nbytes=nbytes))
-                kept[number] = None
-                kept.move_to_end(number)
-                if len(kept) > n_most:
-                    kept.popitem(last=False)
+                pages[number] = None
+                pages.move_to_end(number)
+                if len(pages) > n_most:
+                    pages.popitem(last=False)
         return answers
 
 
@@ -179,10 +179,10 @@ class Way:
 
     def caches(self, layout: FileLayout) -> list[FileCache | PageBuffer]:
         """Give the caches between the library and the network, for a file."""
-        found: list[FileCache | PageBuffer] = [FileCache(self.cache_type, self.block_nbytes)]
+        caches: list[FileCache | PageBuffer] = [FileCache(self.cache_type, self.block_nbytes)]
         if (page := layout.page_nbytes) and self.page_buffer_nbytes:  # it holds a page at least
-            found.insert(0, PageBuffer(page, max(self.page_buffer_nbytes, page)))
-        return found
+            caches.insert(0, PageBuffer(page, max(self.page_buffer_nbytes, page)))
+        return caches
 
 
 DEFAULT = Way("s3fs.open", cache_type="readahead", block_nbytes=50 * MIB)
@@ -270,8 +270,8 @@ def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float =
         opened += chain(*asked[: len(layout.opened)])
         parts = [[*chain(*asked[len(layout.opened) :])]]
     open_s, read_s = (
-        _simulate_s(each, way.in_flight, network, REQUEST_S / dilation)
-        for each in ([opened], parts)
+        _simulate_s(reads, way.in_flight, network, REQUEST_S / dilation)
+        for reads in ([opened], parts)
     )
     requests = [*opened, *chain(*parts)]
     return Predicted(
@@ -280,7 +280,7 @@ def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float =
         read_s + layout.decode_s / dilation,
         len(opened),
         len(requests),
-        sum(one.nbytes for one in requests),
+        sum(request.nbytes for request in requests),
     )
 
 
@@ -295,7 +295,7 @@ def _simulate_s(
     steps = order_reads(parts, in_flight=in_flight)
     if not steps:
         return 0.0
-    some = steps[:MAX_SIMULATED]
-    n_draws = max(3, min(51, 5_000 // len(some)))
-    found_s = replay(some, network, request_s=request_s, n_draws=n_draws)
-    return found_s * len(steps) / len(some)
+    simulated = steps[:MAX_SIMULATED]
+    n_draws = max(3, min(51, 5_000 // len(simulated)))
+    found_s = replay(simulated, network, request_s=request_s, n_draws=n_draws)
+    return found_s * len(steps) / len(simulated)
