@@ -42,8 +42,12 @@ def run_all(site: str, is_all: bool, **how: Any) -> None:
     from runner.cases import find_studies
 
     by_name = {(study.name, case) for study in find_studies().values() for case in study.by_name}
-    found = pages.in_book_order(cases.find_cases(site))
-    chosen = [one for one in found if is_all or (one.notebook, one.name) not in by_name]
+    all_cases = pages.in_book_order(cases.find_cases(site))
+    chosen = [
+        candidate
+        for candidate in all_cases
+        if is_all or (candidate.notebook, candidate.name) not in by_name
+    ]
     failures = _run(chosen, **how)
     say(f"the book: open {_short(build.build(site, say=say))}")
     _end(failures)
@@ -60,16 +64,16 @@ def run(case: str, site: str, render: bool, **how: Any) -> None:
     """Run one case, such as cluster-scaling/in-region."""
     from runner import cases
 
-    found = cases.find_case(case, site)
-    cases.read_parameters(found)  # what is refused is refused before anything starts
+    chosen = cases.find_case(case, site)
+    cases.read_parameters(chosen)  # what is refused is refused before anything starts
     if not render:
-        _end(_run([found], **how))
+        _end(_run([chosen], **how))
         return
     if any(how.values()):
         raise UserError("--render", "with an option to measure", "alone")
     from runner.run import render_case
 
-    say(_short(render_case(found)))
+    say(_short(render_case(chosen)))
 
 
 def _run(cases: list[Any], **how: Any) -> list[str]:

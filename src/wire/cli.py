@@ -55,10 +55,10 @@ class _Commands(click.Group):
             return None
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
         try:
-            found = importlib.import_module(module)
+            imported = importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise needs(cmd_name, str(error.name)) from error
-        command: click.Command = getattr(found, name or cmd_name.replace("-", "_"))
+        command: click.Command = getattr(imported, name or cmd_name.replace("-", "_"))
         return command
 
 
@@ -111,8 +111,8 @@ def end_well() -> Iterator[None]:
         say(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        kept = "; what was measured is kept, and the same command goes on from there"
-        say("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])), err=True)
+        hint = "; what was measured is kept, and the same command goes on from there"
+        say("interrupted" + hint * (sys.argv[1:2] in (["run"], ["run-all"])), err=True)
         sys.exit(128 + (find_signal() or signal.SIGINT))  # as shells have it
     except ModuleNotFoundError as error:
         _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")

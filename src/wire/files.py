@@ -37,14 +37,14 @@ def make_private(folder: Path) -> None:
     """Make a folder for this user alone, or refuse one that others may write to."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         raise UserError(
             "folder", f"{folder}: {explain_system(error)}", "a folder that can be made"
         ) from error
-    if os.geteuid() not in (0, found.st_uid):
+    if os.geteuid() not in (0, status.st_uid):
         raise UserError("folder", f"{folder}: it is another user's", "one of your own")
-    if is_writable_by_others(found):
+    if is_writable_by_others(status):
         raise UserError("folder", f"{folder}: others may write to it", "a folder of mode 700")
 
 
@@ -104,17 +104,17 @@ def read_yaml(path: Path, where: str) -> dict[str, Any]:
     try:
         text = path.read_bytes()
         _check_yaml(text)
-        found = yaml.safe_load(text)
+        content = yaml.safe_load(text)
     except OSError as error:
         raise UserError(where, explain_system(error), "a file that can be read") from error
     except Exception as error:  # a tag fails with whatever its text makes Python say
-        told = f"is no YAML: {_explain_yaml(error)}"
-        raise UserError(where, told, "NAME: VALUE on each line") from error
-    if found is None:  # an empty document; a list, a number or a text that is empty is none
+        problem = f"is no YAML: {_explain_yaml(error)}"
+        raise UserError(where, problem, "NAME: VALUE on each line") from error
+    if content is None:  # an empty document; a list, a number or a text that is empty is none
         return {}
-    if not isinstance(found, dict):
-        raise UserError(where, show(found), "NAME: VALUE on each line")
-    return found
+    if not isinstance(content, dict):
+        raise UserError(where, show(content), "NAME: VALUE on each line")
+    return content
 
 
 class _RefusedError(yaml.YAMLError):

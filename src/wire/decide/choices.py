@@ -240,11 +240,11 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
     takes choices away, so it never raises a bill.
     """
     least, marked, most = math.inf, list[Choice](), question.asked.budget_usd_month or math.inf
-    for one in sorted(choices, key=_cost_first):
-        is_on_front = one.action != "align" and one.pace_s < least
-        is_over = (one.bill or 0.0) > most
-        marked.append(replace(one, is_on_front=is_on_front, is_over_budget=is_over))
-        least = one.pace_s if is_on_front else least
+    for marked_choice in sorted(choices, key=_cost_first):
+        is_on_front = marked_choice.action != "align" and marked_choice.pace_s < least
+        is_over = (marked_choice.bill or 0.0) > most
+        marked.append(replace(marked_choice, is_on_front=is_on_front, is_over_budget=is_over))
+        least = marked_choice.pace_s if is_on_front else least
 
     def weigh(choice: Choice) -> float:
         if question.asked.wait_usd_hour is not None and choice.usd is not None:

@@ -65,9 +65,9 @@ def open_source(source: Source, patience_s: float = 1e6) -> Iterator[BinaryIO]:
 def _open_bytes(source: Source) -> BinaryIO:
     if isinstance(source, str) and is_near(source):
         return _open_regular(source)
-    how: dict[str, Any] = {"block_size": 8 * 2**20, "cache_type": "blockcache"}
+    open_options: dict[str, Any] = {"block_size": 8 * 2**20, "cache_type": "blockcache"}
     if isinstance(source, str) and source.startswith(("http://", "https://")):
-        file = fsspec.filesystem("https", skip_instance_cache=True).open(source, **how)
+        file = fsspec.filesystem("https", skip_instance_cache=True).open(source, **open_options)
         if not isinstance(file, AbstractBufferedFile) or not file.size:
             problem = f"{name_source(source)}: its server does not serve ranges of bytes"
             raise UserError("file", problem, "one that does, or a copy")
@@ -77,7 +77,7 @@ def _open_bytes(source: Source) -> BinaryIO:
     if location.scheme == "s3":  # s3fs asks five times itself, so its client need not
         options["config_kwargs"] |= {"retries": {"total_max_attempts": 1}}
     client = fsspec.filesystem(location.scheme, skip_instance_cache=True, **options)
-    return cast(BinaryIO, client.open(location.path, **how))
+    return cast(BinaryIO, client.open(location.path, **open_options))
 
 
 def _open_regular(path: str) -> BinaryIO:

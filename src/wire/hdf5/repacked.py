@@ -132,22 +132,24 @@ def lay_out(whole: FileLayout, read: FileLayout, repack: Repack) -> FileLayout:
             longer[chunks[0].offset] = [Read(place(n), n, is_metadata=False) for n in sizes]
         else:
             moved |= {chunk.offset: chunk._replace(offset=place(chunk.nbytes)) for chunk in chunks}
-    found = []
+    new_reads = []
     for reads, chunks in zip(read.read, read.chunks, strict=True):
         if chunks and chunks[0].offset in longer:
             new, index = (
                 longer[chunks[0].offset],
                 [move(read) for read in reads if read.is_metadata],
             )
-            found.append((*index[: max(1, len(index) * len(new) // len(chunks))], *new))
+            new_reads.append((*index[: max(1, len(index) * len(new) // len(chunks))], *new))
         else:
             both = (
                 move(read) if read.is_metadata else moved.get(read.offset, read) for read in reads
             )
-            found.append(tuple(both))
+            new_reads.append(tuple(both))
     end = -(-end // page) * page if page else end
     new_opened = tuple(map(move, read.opened))
-    return replace(read, opened=new_opened, read=tuple(found), file_nbytes=end, page_nbytes=page)
+    return replace(
+        read, opened=new_opened, read=tuple(new_reads), file_nbytes=end, page_nbytes=page
+    )
 
 
 def count_rechunked(variable: Variable, chunk_shape: Shape) -> list[int]:
