@@ -54,17 +54,17 @@ class Figure:
     table: str
     over: str  # which rows, as `DataFrame.query` takes it
     column: str
-    under: str = ""  # of a ratio, the rows or the column that divide
-    under_column: str = ""
+    divisor: str = ""  # of a ratio, the rows or the column that divide
+    divisor_column: str = ""
     factor: float = 1.0  # to the unit of the claim
 
     def read(self) -> float:
         """Read it from its table."""
         rows = read_published(self.table)
         value = self.factor * self._median(rows, self.over, self.column)
-        if not (self.under or self.under_column):
+        if not (self.divisor or self.divisor_column):
             return value
-        which, column = self.under or self.over, self.under_column or self.column
+        which, column = self.divisor or self.over, self.divisor_column or self.column
         return value / self._median(rows, which, column)
 
     def _median(self, rows: pd.DataFrame, which: str, column: str) -> float:
@@ -75,7 +75,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ours:
+class Reproduction:
     """A figure of ours: a finding of a case by its key, or the ratio of two selections of its record."""
 
     case: str
@@ -83,7 +83,7 @@ class Ours:
     quantity: str = ""  # of what that finding has to be, as it says itself
     is_counted: bool = False  # so that it decides without an interval
     over: str = ""  # which rows, as `DataFrame.query` takes it
-    under: str = ""  # without it the median of `over` is counted
+    divisor: str = ""  # without it the median of `over` is counted
     value: str = "read_s"  # as `DataFrame.eval` takes it
     unlike: str = ""  # in which respects this case is not as theirs, besides those of the claim
 
@@ -97,9 +97,9 @@ class Ours:
             return None
         rows = self._read_rows()
         over = rows.query(self.over, engine="python")
-        if not self.under:
+        if not self.divisor:
             return None if over.empty else exact(float(self._evaluate(over).median()))
-        divisor = rows.query(self.under, engine="python")
+        divisor = rows.query(self.divisor, engine="python")
         blocks, divided = (
             self._evaluate(part).groupby(part["block"]).mean() for part in (over, divisor)
         )
@@ -112,7 +112,7 @@ class Ours:
         They do where CPUs were slowed down as the network was, and where it ran in real time.
         """
         rows = self._read_rows()
-        chosen = (rows.query(which, engine="python") for which in (self.over, self.under))
+        chosen = (rows.query(which, engine="python") for which in (self.over, self.divisor))
         divided = pd.concat(chosen)
         is_slowed = divided["parameters"].map(lambda text: bool(json.loads(text).get("processors")))
         return bool((is_slowed | divided["dilation"].eq(1)).all())
@@ -131,23 +131,23 @@ class Ours:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class PublishedClaim:
     """What a source claims, and between which bounds of ours it counts as held."""
 
     study: str  # key of the bibliography
     says: str
     unit: str = ""
-    theirs: Figure | None = None  # None where the source gives no figure
+    published: Figure | None = None  # None where the source gives no figure
     at_least: float = -math.inf
     at_most: float = math.inf
     no_effect: float = math.nan  # below `at_least`: what it would be if the claim were void
     is_comparable: bool = True  # False where our set-up cannot reach what the claim speaks of
     unlike: str = ""  # in which respects ours is not as theirs
-    ours: tuple[Ours, ...] = ()
+    reproductions: tuple[Reproduction, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse two figures of one case: each is shown and judged by its case, so one would be lost."""
-        cases = [figure.case for figure in self.ours]
+        cases = [figure.case for figure in self.reproductions]
         if twice := [case for case in cases if cases.count(case) > 1]:
             raise UserError(
                 cut(self.says),
@@ -157,7 +157,7 @@ class Claim:
 
     def describe_unlike(self, case: str = "") -> str:
         """Describe in which respects ours is not as theirs: in a case, or in all, each by its name."""
-        own = {figure.case: figure.unlike for figure in self.ours if figure.unlike}
+        own = {figure.case: figure.unlike for figure in self.reproductions if figure.unlike}
         if case:
             texts = [self.unlike, own.get(case, "")]
         else:
@@ -166,23 +166,23 @@ class Claim:
 
     def answer(self) -> dict[str, Finding]:
         """Read our figures, by case."""
-        read = ((figure.case, figure.read()) for figure in self.ours)
+        read = ((figure.case, figure.read()) for figure in self.reproductions)
         return {case: finding for case, finding in read if finding is not None}
 
 
-def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, Claim]:
+def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, PublishedClaim]:
     """Read the claims of all sources, by name."""
     claims = {}
-    for name, one in yaml.safe_load(path.read_text(encoding="utf-8")).items():
-        ours = tuple(Ours(**each) for each in one.pop("ours", ()))
-        theirs = Figure(**one.pop("theirs")) if "theirs" in one else None
-        claims[name] = Claim(**one, theirs=theirs, ours=ours)
+    for name, fields in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        reproductions = tuple(Reproduction(**figure) for figure in fields.pop("reproductions", ()))
+        published = Figure(**fields.pop("published")) if "published" in fields else None
+        claims[name] = PublishedClaim(**fields, published=published, reproductions=reproductions)
     return claims
 
 
-def answer_claims(claims: Mapping[str, Claim]) -> dict[str, dict[str, Finding]]:
+def answer_claims(claims: Mapping[str, PublishedClaim]) -> dict[str, dict[str, Finding]]:
     """Read our figures of all claims by case, and do the sums of those that published tables decide."""
-    most, costs = claims["most-in-region"].theirs, compare_published()
+    most, costs = claims["most-in-region"].published, compare_published()
     slides = read_published("rew2013_chunk_shape_examples")
     shapes = [balanced_chunk_shape((98128, 277, 349), 4, n) for n in slides["max_chunk_bytes"]]
     names = [" x ".join(map(str, shape)) for shape in shapes]
@@ -214,7 +214,7 @@ def tabulate_verdicts() -> pd.DataFrame:
     claims, lines = read_claims(), []
     for name, answers in answer_claims(claims).items():
         claim, verdict = claims[name], judge(claims[name], answers)
-        published = claim.theirs.read() if claim.theirs else math.nan
+        published = claim.published.read() if claim.published else math.nan
         for case, answer in (answers or {"": Finding()}).items():
             interval = (answer.value, answer.low, answer.high)
             of_case = judge_case(claim, answer) if case else ""
@@ -230,7 +230,7 @@ def exact(value: float) -> Finding:
     return Finding(float(value), float(value), float(value))
 
 
-def judge_case(claim: Claim, answer: Finding) -> Verdict:
+def judge_case(claim: PublishedClaim, answer: Finding) -> Verdict:
     """Judge a claim in one case: by its whole interval, or not at all.
 
     A claim that one is faster than another, so with a bound of 1, is not decided inside the noise
@@ -244,7 +244,7 @@ def judge_case(claim: Claim, answer: Finding) -> Verdict:
     if claim.at_least <= answer.low and answer.high <= claim.at_most:
         return "same"
     if claim.no_effect < answer.low and not is_noise:
-        size = claim.theirs.read() if claim.theirs else claim.at_least
+        size = claim.published.read() if claim.published else claim.at_least
         if answer.high < size:
             return "weaker here"
     if answer.high < claim.at_least or answer.low > claim.at_most:
@@ -252,7 +252,7 @@ def judge_case(claim: Claim, answer: Finding) -> Verdict:
     return "not decided"
 
 
-def judge(claim: Claim, answers: Mapping[str, Finding]) -> Verdict:
+def judge(claim: PublishedClaim, answers: Mapping[str, Finding]) -> Verdict:
     """Judge a claim over all cases that speak to it, by their names: the least favourable word counts."""
     if not claim.is_comparable:
         return "not comparable"
@@ -262,7 +262,7 @@ def judge(claim: Claim, answers: Mapping[str, Finding]) -> Verdict:
 
 
 def tabulate_claims(
-    claims: Mapping[str, Claim], found: Mapping[str, Mapping[str, Finding]]
+    claims: Mapping[str, PublishedClaim], findings: Mapping[str, Mapping[str, Finding]]
 ) -> pd.DataFrame:
     """Tabulate claims: what a source says, its figure, ours in each case with its page, the verdict.
 
@@ -271,14 +271,14 @@ def tabulate_claims(
     """
     lines = []
     for name, claim in claims.items():
-        answers = found.get(name, {})
+        answers = findings.get(name, {})
         verdicts = [judge_case(claim, answer) for answer in answers.values()]
         differ = len({*verdicts}) > 1
         cases = (
             _link(case, answer) + f", {verdict}" * differ
             for (case, answer), verdict in zip(answers.items(), verdicts, strict=True)
         )
-        published = "" if claim.theirs is None else digits(claim.theirs.read(), n=3)
+        published = "" if claim.published is None else digits(claim.published.read(), n=3)
         unit = f" ({claim.unit})" * bool(claim.unit)
         says, unlike = html.escape(claim.says + unit), html.escape(claim.describe_unlike())
         lines.append((says, published, "; ".join(cases), judge(claim, answers), unlike))
@@ -303,32 +303,32 @@ CLEAR = 1.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Ratios of one table and one case: the time of each of `others` over that of `base`, at each of `at`."""
+    """Ratios of one table and one case: the time of each of `compared` over that of `base`, at each of `points`."""
 
     source: str  # key of the bibliography
     table: str
     column: str  # seconds, or with `is_rate` bytes in a second
     is_rate: bool = False
-    theirs: str  # rows of the table, as `DataFrame.query` takes it, with {name} and {at}
+    published_rows: str  # of the table, as `DataFrame.query` takes it, with {name} and {at}
     case: str
-    ours: str  # rows of the record, likewise
+    measured_rows: str  # of the record, likewise
     value: str = "read_s"  # of which columns, as `DataFrame.eval` takes it, with {at}
     base: dict[str, str]  # one name of theirs: ours
-    others: dict[str, str]
-    at: Mapping[str, str] = field(default_factory=lambda: {"": ""})
+    compared: dict[str, str]
+    points: Mapping[str, str] = field(default_factory=lambda: {"": ""})
     why: str  # in which respects the two are not alike
 
     def compare(self) -> Iterator[tuple[object, ...]]:
         """Compare each ratio of the series that both have."""
         ((their_base, our_base),) = self.base.items()
-        for their_at, our_at in self.at.items():
-            for their_name, our_name in self.others.items():
-                rows = (self.theirs.format(name=name, at=their_at) for name in (their_name, their_base))  # fmt: skip
-                over, under = reversed([*rows]) if self.is_rate else rows
-                published = Figure(table=self.table, over=over, under=under, column=self.column).read()  # fmt: skip
-                over, under = (self.ours.format(name=name, at=our_at) for name in (our_name, our_base))  # fmt: skip
-                ratio = Ours(
-                    case=self.case, over=over, under=under, value=self.value.format(at=our_at)
+        for their_at, our_at in self.points.items():
+            for their_name, our_name in self.compared.items():
+                rows = (self.published_rows.format(name=name, at=their_at) for name in (their_name, their_base))  # fmt: skip
+                over, divisor = reversed([*rows]) if self.is_rate else rows
+                published = Figure(table=self.table, over=over, divisor=divisor, column=self.column).read()  # fmt: skip
+                over, divisor = (self.measured_rows.format(name=name, at=our_at) for name in (our_name, our_base))  # fmt: skip
+                ratio = Reproduction(
+                    case=self.case, over=over, divisor=divisor, value=self.value.format(at=our_at)
                 )
                 reproduced = ratio.read()
                 if reproduced is not None:

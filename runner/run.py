@@ -65,21 +65,21 @@ class Outcome:
     state: State  # what became of it
     seconds: float = 0.0  # wall time of the run
     text: str = ""  # why it failed or was refused
-    found: Mapping[str, Finding] = field(default_factory=dict)  # what its page found
+    findings: Mapping[str, Finding] = field(default_factory=dict)  # what its page found
     headline: str = ""  # that finding of its study which the table shows
 
     @property
     def noise(self) -> float:
         """A/A ratio less 1 of what its page judges; NaN if unknown."""
-        return self.found.get(NOISE, Finding()).value
+        return self.findings.get(NOISE, Finding()).value
 
 
-def run_cases(cases: Sequence[Case], say: Say, **how: Any) -> list[Outcome]:
+def run_cases(cases: Sequence[Case], say: Say, **options: Any) -> list[Outcome]:
     """Run cases one after the other, saying which; one that fails does not stop the others."""
     outcomes = []
     for i, case in enumerate(cases, 1):
         say(f"[{i}/{len(cases)}] {case.title}")
-        outcomes.append(run_case(case, **how))
+        outcomes.append(run_case(case, **options))
     return outcomes
 
 
@@ -297,7 +297,9 @@ def summarise(outcomes: Sequence[Outcome]) -> str:
             "case": outcome.case.title,
             "state": outcome.state + ", unstable" * (outcome.noise > UNSTABLE_ABOVE),
             "minutes": f"{outcome.seconds / 60:.1f}",
-            "blocks": f"{outcome.found[N_BLOCKS].value:.0f}" if N_BLOCKS in outcome.found else "",
+            "blocks": f"{outcome.findings[N_BLOCKS].value:.0f}"
+            if N_BLOCKS in outcome.findings
+            else "",
             "noise": "" if math.isnan(outcome.noise) else f"{100 * outcome.noise:.2g} %",
             "headline": outcome.headline,
         }
@@ -326,7 +328,7 @@ def check_expected(
     *,
     max_usd: float = math.inf,
     quick: bool = False,
-    again: bool = False,
+    is_repeated: bool = False,
 ) -> None:
     """Say which cases will not run, and what the others will ask of a store of one's own.
 
@@ -345,7 +347,7 @@ def check_expected(
             overrides | ({"n_blocks": 1} if quick else {}), case.title
         )
         is_free = values["store"] == "embedded" or values["store"].startswith("file:")
-        if is_free or (is_done(case, overrides) and not again):
+        if is_free or (is_done(case, overrides) and not is_repeated):
             continue
         if study.expect is None:
             say(f"{case.title} asks {values['store']} for what nobody has measured")

@@ -40,11 +40,11 @@ class Submissions:
 
 
 def submit(
-    name: str, titles: Sequence[str], site: str, *, by: str = "", folder: Path = FOLDER
+    name: str, titles: Sequence[str], site: str, *, measurer: str = "", folder: Path = FOLDER
 ) -> Path:
     """Copy records of a site, without credentials, to the folder that its measurer sends; return it.
 
-    Each is in the state in which it was measured: what is not committed is refused. `by` is who
+    Each is in the state in which it was measured: what is not committed is refused. `measurer` is who
     measured, by default the name of the folder.
     """
     into = folder / check_name(name)
@@ -63,7 +63,7 @@ def submit(
                 target = into / f"{case.title}{suffix}"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 copy_redacted(source, target)
-    (into / SUBMITTER).write_text(json.dumps({"by": by or name}) + "\n", encoding="utf-8")
+    (into / SUBMITTER).write_text(json.dumps({"by": measurer or name}) + "\n", encoding="utf-8")
     write_digests(into)
     return into
 

@@ -29,7 +29,7 @@ from typing import IO, Any
 
 import psutil
 
-from wire.errors import UserError, explain_system
+from wire.errors import UserError, describe_system_error
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 
@@ -184,7 +184,9 @@ def start_child(
     try:
         output: IO[bytes] = tempfile.TemporaryFile() if log is None else log.open("w+b")  # noqa: SIM115
     except OSError as error:
-        raise UserError(f"log {log}", f"cannot be written ({explain_system(error)})") from error
+        raise UserError(
+            f"log {log}", f"cannot be written ({describe_system_error(error)})"
+        ) from error
     supervisor = subprocess.Popen(
         [sys.executable, "-m", __name__, str(os.getpid()), str(folder or os.getcwd()), *program],
         bufsize=0,
@@ -249,7 +251,7 @@ def supervise(owner_pid: int, folder: str, command: Sequence[str]) -> int:
             preexec_fn=_death_with_parent(),
         )
     except OSError as error:
-        os.write(1, f"{explain_system(error)}\n".encode())
+        os.write(1, f"{describe_system_error(error)}\n".encode())
         return 1
     try:
         with contextlib.suppress(BrokenPipeError):  # owner gone: seen below

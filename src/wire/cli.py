@@ -15,7 +15,15 @@ from typing import NoReturn
 
 import click
 
-from wire.errors import UserError, cut, describe_refusal, explain_system, printable, redact, say
+from wire.errors import (
+    UserError,
+    cut,
+    describe_refusal,
+    describe_system_error,
+    printable,
+    redact,
+    say,
+)
 from wire.interrupts import find_signal, interrupt
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
@@ -121,7 +129,7 @@ def end_well() -> Iterator[None]:
             _end(f"error: {describe_refusal(error)}")
         if isinstance(error, OSError) and error.errno in _NO_SUCH_PLACE and error.filename:
             allowed = "a path that is as the command needs it"
-            refusal = UserError(cut(str(error.filename)), explain_system(error), allowed)
+            refusal = UserError(cut(str(error.filename)), describe_system_error(error), allowed)
             _end(f"error: {refusal}")
         _end(traceback.format_exc().rstrip())  # of a defect: the whole
 

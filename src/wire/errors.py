@@ -88,7 +88,9 @@ def printable(text: str) -> str:
 def convert_system_error(error: OSError) -> UserError:
     """Return what the system did not allow, and where, as a refusal."""
     where = cut(str(error.filename)) if error.filename else ""
-    return UserError(where, explain_system(error), "a folder that can be written and has room")
+    return UserError(
+        where, describe_system_error(error), "a folder that can be written and has room"
+    )
 
 
 def describe_refusal(error: OSError) -> str:
@@ -96,7 +98,7 @@ def describe_refusal(error: OSError) -> str:
     return str(convert_system_error(error))
 
 
-def explain_system(error: OSError) -> str:
+def describe_system_error(error: OSError) -> str:
     """Say in our words what a system refuses, whatever its own are.
 
     Examples
@@ -234,7 +236,7 @@ _FAMILIES = {
 """What all kinds allow whose names begin so, where none of their own is above."""
 
 
-def write_bytes(value: float) -> str:
+def format_size(value: float) -> str:
     """Write bytes in the unit that reads best.
 
     Examples

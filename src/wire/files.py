@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from wire.errors import UserError, cut, explain_system, show
+from wire.errors import UserError, cut, describe_system_error, show
 from wire.interrupts import check_interrupt
 
 
@@ -40,7 +40,7 @@ def make_private(folder: Path) -> None:
         status = folder.stat()
     except OSError as error:
         raise UserError(
-            "folder", f"{folder}: {explain_system(error)}", "a folder that can be made"
+            "folder", f"{folder}: {describe_system_error(error)}", "a folder that can be made"
         ) from error
     if os.geteuid() not in (0, status.st_uid):
         raise UserError("folder", f"{folder}: it is another user's", "one of your own")
@@ -75,10 +75,10 @@ def _is_alone_in(gid: int) -> bool:
     return members <= {user, "root"} and (is_listed or group.gr_name == user)
 
 
-def check_name(name: str, what: str = "SITE") -> str:
+def check_name(name: str, where: str = "SITE") -> str:
     """Return a name that becomes a folder, a file and an address: no path, and no mark-up."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]{,99}", name, re.ASCII):
-        raise UserError(what, f"'{cut(name)}'", "a name of letters, digits, '-', '_' and '.'")
+        raise UserError(where, f"'{cut(name)}'", "a name of letters, digits, '-', '_' and '.'")
     return name
 
 
@@ -106,7 +106,7 @@ def read_yaml(path: Path, where: str) -> dict[str, Any]:
         _check_yaml(text)
         content = yaml.safe_load(text)
     except OSError as error:
-        raise UserError(where, explain_system(error), "a file that can be read") from error
+        raise UserError(where, describe_system_error(error), "a file that can be read") from error
     except Exception as error:  # a tag fails with whatever its text makes Python say
         problem = f"is no YAML: {_explain_yaml(error)}"
         raise UserError(where, problem, "NAME: VALUE on each line") from error

@@ -20,7 +20,7 @@ import click
 import numpy as np
 from scipy.optimize import nnls  # it ships no types
 
-from wire.errors import UserError, cut, explain_system, say, show
+from wire.errors import UserError, cut, describe_system_error, say, show
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 LEVEL = 90  # percent of runs that lie in an interval
@@ -282,8 +282,8 @@ def fit(
     """
     runs = read_runs(path)
     nbytes = statistics.median(runs["nbytes"]) if "nbytes" in runs else None
-    given = (runs["n_workers"], runs["seconds"], runs.get("n_chunks"))
-    fitted = fit_curve(*given, cores, None if link is None else link * 1e6, nbytes)
+    columns = (runs["n_workers"], runs["seconds"], runs.get("n_chunks"))
+    fitted = fit_curve(*columns, cores, None if link is None else link * 1e6, nbytes)
     sizes = sizes or (fitted.largest, 2 * fitted.largest, 4 * fitted.largest)
     seconds = fitted.predict(sizes, n_chunks=chunks)
     n_chunks = (chunks or fitted.n_chunks) if fitted.has_chunks else None
@@ -324,7 +324,9 @@ def read_runs(path: str) -> dict[str, list[float]]:
             reader = csv.DictReader(io.StringIO(read.decode("utf-8-sig")), strict=True)
             header, lines = [*(reader.fieldnames or ())], [*reader]
     except (OSError, ValueError, csv.Error) as error:
-        cause = explain_system(error) if isinstance(error, OSError) else "it is no CSV in UTF-8"
+        cause = (
+            describe_system_error(error) if isinstance(error, OSError) else "it is no CSV in UTF-8"
+        )
         reason = reason or cause
     if reason:
         raise UserError(cut(path), f"not read: {reason}", "a CSV file of runs")

@@ -15,7 +15,7 @@ from wire.bed.networks import PROVIDERS, REGIONS
 from wire.errors import UserError, say, show
 
 if TYPE_CHECKING:
-    from wire.calibrate.figures import Plan
+    from wire.calibrate.figures import MeasurementPlan
     from wire.calibrate.measure import Purse
 
 _MOST_MB = 1e9
@@ -120,15 +120,17 @@ def check_address(address: str, prefix: str) -> None:
     parse_location(address)
 
 
-def measure_store(location: str, plan: Plan, purse: Purse, prefix: str) -> dict[str, Any]:
+def measure_store(
+    location: str, plan: MeasurementPlan, purse: Purse, prefix: str
+) -> dict[str, Any]:
     """Measure a store, and return its profile with what was measured; what is not whole is none."""
     from wire.calibrate.figures import list_more, make_figures
-    from wire.calibrate.measure import Client, open_target
+    from wire.calibrate.measure import MeasuringClient, open_target
     from wire.errors import redact_tree
     from wire.host import installed, machine
 
     with open_target(location, purse, prefix) as target:
-        observed = asyncio.run(Client(target, purse, plan).measure())
+        observed = asyncio.run(MeasuringClient(target, purse, plan).measure())
     date = datetime.now(UTC).isoformat(timespec="seconds")
     measurement = {
         "location": location,

@@ -31,7 +31,7 @@ _LEAST_ACCEPTED = 8  # below this a rate is a guess
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MeasurementPlan:
     """What each part of a calibration may ask for at most."""
 
     n_delays: int  # small ranges for the latency
@@ -40,7 +40,7 @@ class Plan:
     n_rate: int  # small ranges for the request rate
 
 
-def share_caps(max_requests: int, max_nbytes: int) -> Plan:
+def share_caps(max_requests: int, max_nbytes: int) -> MeasurementPlan:
     """Share caps among the parts of a calibration, or refuse those within which nothing can be measured.
 
     Two fifths of the requests go to the latency, up to 1000; half of what is left to 2, 4, 8 and
@@ -64,11 +64,11 @@ def share_caps(max_requests: int, max_nbytes: int) -> Plan:
     weights = {n: min(n, 8) for n in sizes}
     shares = {n: 0.85 * nbytes * weight / sum(weights.values()) for n, weight in weights.items()}
     n_requests = {n: int(share / n) for n, share in shares.items()}
-    return Plan(n_delays, int(0.15 * nbytes / N_STREAMS), n_requests, n_rate)
+    return MeasurementPlan(n_delays, int(0.15 * nbytes / N_STREAMS), n_requests, n_rate)
 
 
 @dataclass(slots=True)
-class Seen:
+class Observations:
     """What was measured: plain numbers."""
 
     delays_s: list[float] = field(default_factory=list)  # to the first byte of small ranges
@@ -92,7 +92,7 @@ class Seen:
         rates = [*self.rates_by_connections().values()]
         return len(rates) > 1 and rates[-1] < WORTH * rates[-2]
 
-    def is_whole(self, plan: Plan) -> bool:
+    def is_whole(self, plan: MeasurementPlan) -> bool:
         """Tell whether each part of a plan has told what it was to tell."""
         has_delays = len(self.delays_s) >= _ENOUGH * (plan.n_delays - N_LANES)
         has_all = self.has_growth_ended or self.together_mb_per_s.keys() == {*plan.together_nbytes}
@@ -123,7 +123,9 @@ def rate_together(lanes: Sequence[Lane]) -> float:
     return float(nbytes.max()) / span
 
 
-def lane_nbytes(observed: Seen, plan: Plan, n_connections: int, *, window_s: float) -> int:
+def lane_nbytes(
+    observed: Observations, plan: MeasurementPlan, n_connections: int, *, window_s: float
+) -> int:
     """Choose the bytes of each connection, so that all read for about `window_s`.
 
     No connection is faster than a single one, and twice as many bring at most twice as much.
@@ -150,7 +152,7 @@ def accepted_per_s(requests: Sequence[tuple[float, bool]]) -> float | None:
     return n_accepted / duration_s if n_accepted >= _LEAST_ACCEPTED and duration_s else None
 
 
-def make_figures(observed: Seen, origin: str) -> dict[str, Any]:
+def make_figures(observed: Observations, origin: str) -> dict[str, Any]:
     """Turn what was seen into the fields of a profile, each with its source; `origin` ends the sources."""
     figures: dict[str, Any] = {}
     sources: dict[str, str] = {}
@@ -179,7 +181,7 @@ def make_figures(observed: Seen, origin: str) -> dict[str, Any]:
     return {**figures, "sources": {name: f"{text}; {origin}" for name, text in sources.items()}}
 
 
-def list_more(observed: Seen) -> dict[str, Any]:
+def list_more(observed: Observations) -> dict[str, Any]:
     """List what a profile has no field for: what grows how far, and what a processor does."""
     rates = {n: _round(rate) for n, rate in observed.rates_by_connections().items()}
     numbers = {name: getattr(observed, name) for name in ("answered_per_s", "decode_mb_per_s", "chunk_ms")}  # fmt: skip

@@ -27,8 +27,8 @@ from wire.calibrate.figures import (
     N_STREAMS,
     SMALL_NBYTES,
     Lane,
-    Plan,
-    Seen,
+    MeasurementPlan,
+    Observations,
     accepted_per_s,
     lane_nbytes,
     rate_together,
@@ -142,12 +142,12 @@ def _telling(url: str, patience_s: float = 0) -> Iterator[None]:
     except _FAILURES as error:
         raise UserError(
             "store",
-            f"{url}: {tell_failure(error, patience_s)}",
+            f"{url}: {describe_failure(error, patience_s)}",
             "a store that answers, and credentials that it takes",
         ) from error
 
 
-def tell_failure(error: Exception, patience_s: float = 0) -> str:
+def describe_failure(error: Exception, patience_s: float = 0) -> str:
     """Say in a few words how a request failed.
 
     Examples
@@ -181,13 +181,13 @@ class Transfer:
 
 
 @dataclass(slots=True)
-class Client:
+class MeasuringClient:
     """Reads ranges of one object, counts what fails, and takes the parts of a calibration."""
 
     target: Target
     purse: Purse
-    plan: Plan
-    seen: Seen = field(default_factory=Seen)
+    plan: MeasurementPlan
+    seen: Observations = field(default_factory=Observations)
     n_in_a_row: int = 0  # failures since the last answer
     waited_s: float = 0.0  # in vain, over all
     reason: str = ""  # of the last
@@ -204,7 +204,7 @@ class Client:
             async with asyncio.timeout(PATIENCE_S):
                 lane = await self._receive(start, nbytes)
         except _FAILURES as error:
-            failed = Transfer(asked_s, time.perf_counter(), (), tell_failure(error))
+            failed = Transfer(asked_s, time.perf_counter(), (), describe_failure(error))
             self.reason = failed.problem
             if failed.is_throttled:  # which is an answer
                 self.seen.n_throttled += 1
@@ -258,7 +258,7 @@ class Client:
         whole = [lane for lane in lanes if lane is not None]
         return rate_together(whole) / 1e6 if len(whole) == n else None
 
-    async def measure(self) -> Seen:
+    async def measure(self) -> Observations:
         """Take all parts, or say why there is nothing whole."""
         observed = self.seen
         await self.ask(N_LANES, N_LANES)  # which open connections

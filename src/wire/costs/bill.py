@@ -90,7 +90,7 @@ class Assumptions(BaseModel):
     metadata_nbytes: float = _number(49_000, 1e3, 1e9, "bytes of an opened dataset")
 
 
-def change(assumptions: Assumptions, changes: Mapping[str, Any]) -> Assumptions:
+def change_assumptions(assumptions: Assumptions, changes: Mapping[str, Any]) -> Assumptions:
     """Change some assumptions by name; what is unknown or out of bounds is refused."""
     fields = Assumptions.model_fields
     if strange := [name for name in changes if name not in fields]:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def costs(price_set: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
-    from wire.costs.bill import Assumptions, change, describe
+    from wire.costs.bill import Assumptions, change_assumptions, describe
     from wire.costs.prices import DEFAULT_REGION, PRICE_UNITS, get_prices
 
     prices = get_prices(price_set, overrides=read_numbers("price", given["own"]))
-    assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
+    assumptions = change_assumptions(Assumptions(), read_pairs("set", given["changes"]))
     if published:
         from wire.costs.published import compare_published
 

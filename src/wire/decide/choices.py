@@ -29,7 +29,7 @@ from wire.decide.layouts import (
 )
 from wire.decide.question import ASSUMED_REGION, Question
 from wire.hdf5.inspection import FileLayout, Read, describe_layout
-from wire.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, Way, predict
+from wire.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, ReadMethod, predict_read
 from wire.models import WORTH
 from wire.models.transfer import network_of
 
@@ -56,7 +56,7 @@ class Client:
     request_nbytes: tuple[float, float]  # of requests with which it was measured, least and most
     case: str = ""  # that measured it, in the region; empty where none did
     is_settable: bool = False  # whether its users set the concurrent requests
-    way: Way | None = None  # to read a file of HDF5; None for chunks of Zarr
+    method: ReadMethod | None = None  # to read a file of HDF5; None for chunks of Zarr
     recipe: str = ""  # of the book, that has its lines
 
     @property
@@ -104,7 +104,7 @@ class Client:
 
 _MEASURED = "in-region"  # profile that ships, under which clients were measured
 _FORMATS, _GRANULE = "formats/in-region", "hdf5-drivers/granule"
-_WHOLE, _REFERENCES = Way("whole", "whole"), Way("references", "references")
+_WHOLE, _REFERENCES = ReadMethod("whole", "whole"), ReadMethod("references", "references")
 CLIENTS: Mapping[str, Client] = {
     client.name: client
     for client in (
@@ -122,16 +122,16 @@ CLIENTS: Mapping[str, Client] = {
             "h5py over s3fs.open, as it comes",
             (2.1e7, 5.2e7),
             _GRANULE,
-            way=DEFAULT,
+            method=DEFAULT,
         ),
-        Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), way=DEFAULT_HTTPS),
+        Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), method=DEFAULT_HTTPS),
         Client(
             "obstore-whole",
             "h5py in memory, the file fetched whole by obstore",
             (8.0e6, 8.4e6),
             _GRANULE,
             is_settable=True,
-            way=_WHOLE,
+            method=_WHOLE,
             recipe="Fetch the whole file in parallel ranges",
         ),
         Client(
@@ -139,7 +139,7 @@ CLIENTS: Mapping[str, Client] = {
             "h5py over s3fs, 8 MiB blocks kept",
             (1.7e6, 8.4e6),
             _GRANULE,
-            way=BLOCKS,
+            method=BLOCKS,
             recipe="Keep blocks of a file object",
         ),
         Client(
@@ -148,7 +148,7 @@ CLIENTS: Mapping[str, Client] = {
             (3.7e4, 2.4e6),
             _GRANULE,
             is_settable=True,
-            way=_REFERENCES,
+            method=_REFERENCES,
             recipe="Virtual references",
         ),
     )
@@ -239,7 +239,7 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
     as one. Of choices within `WORTH` of that the one that changes least is taken. A budget only
     takes choices away, so it never raises a bill.
     """
-    least, marked, most = math.inf, list[Choice](), question.asked.budget_usd_month or math.inf
+    least, marked, most = math.inf, list[Choice](), question.options.budget_usd_month or math.inf
     for marked_choice in sorted(choices, key=_cost_first):
         is_on_front = marked_choice.action != "align" and marked_choice.pace_s < least
         is_over = (marked_choice.bill or 0.0) > most
@@ -247,7 +247,7 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
         least = marked_choice.pace_s if is_on_front else least
 
     def weigh(choice: Choice) -> float:
-        if question.asked.wait_usd_hour is not None and choice.usd is not None:
+        if question.options.wait_usd_hour is not None and choice.usd is not None:
             return choice.usd
         return choice.pace_s * choice.expense
 
@@ -293,9 +293,9 @@ def _list_zarr(question: Question) -> Iterator[Choice]:
         yield _choose(question, "set", "chunks as they are", "zarr-obstore", (layout,))
     else:
         yield _choose(question, "default", "Zarr's own chunks", "zarr-s3fs", (layout,))
-        if question.asked.batch:
+        if question.options.batch:
             yield _choose(question, "set", "Zarr's own chunks", "zarr-obstore", (layout,))
-    if question.asked.keep != "bytes":
+    if question.options.keep != "bytes":
         yield from _list_written(question, "rechunk" if now else "write")
 
 
@@ -311,19 +311,19 @@ def _guess_chunks(question: Question) -> tuple[int, ...]:
 
 def _list_file(question: Question) -> Iterator[Choice]:
     """List how an HDF5 file is read as it is, and what it may become."""
-    asked, layout, lies = question.asked, question.array.layout, question.array.lies
+    options, layout, lies = question.options, question.array.layout, question.array.lies
     stored = (layout,) if layout else ()
     is_web = question.address.startswith(("http://", "https://"))
     now = "fsspec-https" if is_web else "fsspec-readahead"
     yield _choose(question, "stay", "as it is", now, stored)
     nbytes = lies.file_nbytes if lies else question.stored_nbytes
-    is_held = nbytes <= min(asked.memory * 1e9 / 2, _MOST_WHOLE_NBYTES)
+    is_held = nbytes <= min(options.memory * 1e9 / 2, _MOST_WHOLE_NBYTES)
     for name in ("obstore-whole",) * is_held + ("fsspec-tuned",) + ("references",) * bool(layout):
         yield _choose(question, "set", "as it is", name, stored)
-    if asked.keep == "format":  # chunks of a file are no objects
+    if options.keep == "format":  # chunks of a file are no objects
         new = best_layout(replace(question.pattern, max_objects=10**15))
         yield _choose(question, "rechunk", "repacked", "references", (new,))
-    elif asked.keep != "bytes":
+    elif options.keep != "bytes":
         yield from _list_written(question, "rechunk")
 
 
@@ -335,12 +335,12 @@ def _list_written(question: Question, action: Action) -> Iterator[Choice]:
     if prices := question.prices:
         cheap = cheapest_of(grid, get_usd=prices.get, out_usd=prices.out)
         yield _choose(question, action, "one copy, cheapest to read", client, (cheap,))
-    if question.asked.batch and not all(access.is_aligned for access in pattern.accesses):
+    if question.options.batch and not all(access.is_aligned for access in pattern.accesses):
         boxes = tuple(replace(access, is_aligned=True) for access in pattern.accesses)
         drawn = replace(question, pattern=replace(pattern, accesses=boxes))
         new, label = best_layout(drawn.pattern), "one copy, boxes drawn on its grid"
         yield _choose(drawn, "align", label, client, (new,))
-    copies = best_copies(grid) if question.asked.keep != "one-copy" else None
+    copies = best_copies(grid) if question.options.keep != "one-copy" else None
     if copies is None or copies[0][0] == copies[0][1]:
         return
     (first, second), serves = copies
@@ -362,15 +362,15 @@ def _choose(
     serves: Sequence[Sequence[int]] = (),
 ) -> Choice:
     """Predict and price layouts that a client reads, each for the accesses at some places."""
-    asked, array, client = question.asked, question.array, CLIENTS[name]
-    n_connections = client.in_flight or asked.in_flight
+    options, array, client = question.options, question.array, CLIENTS[name]
+    n_connections = client.in_flight or options.in_flight
     store = replace(question.store, n_connections=n_connections)
     pattern = replace(question.pattern, store=store)
     accesses, served = pattern.accesses, serves or [range(len(pattern.accesses))]
     reads = [Forecast("", 0, 0, 0, 0, 0, 0)] * len(accesses)
     for layout, group in zip(layouts or (None,), served, strict=True):
         for i in group:
-            if client.way or layout is None:
+            if client.method or layout is None:
                 read = _expect_file(question, pattern, client, accesses[i], layout)
             else:
                 read = _expect_chunks(question, pattern, client, accesses[i], layout)
@@ -384,9 +384,9 @@ def _choose(
         extents = [layout.object_shape[pattern.append[0]] for layout in layouts]
         rewritten = math.fsum(float(rewritten_nbytes(pattern, extent)) for extent in extents)
     request_nbytes = math.fsum(read.share * read.nbytes / read.n_requests for read in reads)
-    is_many = bool(asked.batch or asked.per_second)
+    is_many = bool(options.batch or options.per_second)
     stored_nbytes = max(1, len(layouts)) * question.stored_nbytes
-    samples_per_s, bound = _count_samples(question, reads) if asked.batch else (None, None)
+    samples_per_s, bound = _count_samples(question, reads) if options.batch else (None, None)
     return Choice(
         action,
         label,
@@ -415,9 +415,9 @@ def _expect_chunks(
         access,
         layout,
         in_turn=client.facts.requests_per_chunk,
-        n_cores=question.asked.reader_cores,
+        n_cores=question.options.reader_cores,
     )
-    if not question.asked.per_second:
+    if not question.options.per_second:
         return read
     n_opened, n_waits = client.facts.opening
     waited_s = n_waits * pattern.store.network.first_byte_median_s
@@ -429,7 +429,7 @@ def _price(
     question: Question, reads: Sequence[Forecast], stored_nbytes: float
 ) -> dict[str, float] | None:
     """Price a month line by line: storage, requests, egress, waiting; None where a price is unknown."""
-    prices, n = question.prices, question.asked.reads_per_month
+    prices, n = question.prices, question.options.reads_per_month
     if prices is None:
         return None
     lines = {
@@ -437,8 +437,8 @@ def _price(
         "requests": n * _mean(reads, "n_requests") * prices.get,
         "egress": n * _mean(reads, "nbytes") * prices.out,
     }
-    if question.asked.wait_usd_hour is not None:
-        lines["waiting"] = n * _mean(reads, "p50_s") / 3600 * question.asked.wait_usd_hour
+    if question.options.wait_usd_hour is not None:
+        lines["waiting"] = n * _mean(reads, "p50_s") / 3600 * question.options.wait_usd_hour
     return lines
 
 
@@ -447,16 +447,16 @@ def _count_samples(question: Question, reads: Sequence[Forecast]) -> tuple[float
 
     A worker takes a batch after the other; they share the store, the machine's link and its cores.
     """
-    asked, network = question.asked, network_of(question.profile)
-    link = min(network.aggregate_nbytes_per_s, 1e6 * (asked.link_mb_per_s or math.inf))
+    options, network = question.options, network_of(question.profile)
+    link = min(network.aggregate_nbytes_per_s, 1e6 * (options.link_mb_per_s or math.inf))
     bounds = {
-        "workers": asked.workers / _mean(reads, "p50_s"),
+        "workers": options.workers / _mean(reads, "p50_s"),
         "requests of the store": network.requests_per_s / _mean(reads, "n_requests"),
         "link": link / _mean(reads, "nbytes"),
-        "cores": (asked.cores or 1) / max(_mean(reads, "cpu_s"), 1e-12),
+        "cores": (options.cores or 1) / max(_mean(reads, "cpu_s"), 1e-12),
     }
     bound = min(bounds, key=bounds.__getitem__)
-    return (asked.batch or 1) * bounds[bound], bound
+    return (options.batch or 1) * bounds[bound], bound
 
 
 def _expect_file(
@@ -469,8 +469,8 @@ def _expect_file(
     """Predict an access to a file, which it opens first, by the engine of `wire.hdf5`."""
     network = pattern.store.network
     described, times = _describe_file(question, pattern, access, layout)
-    settings = replace(client.way or DEFAULT, in_flight=pattern.store.n_connections)
-    prediction = predict(settings, described, network)
+    settings = replace(client.method or DEFAULT, in_flight=pattern.store.n_connections)
+    prediction = predict_read(settings, described, network)
     nbytes = prediction.nbytes * (1 if settings.kind == "whole" else times)
     p50_s, wanted = (
         prediction.open_s + prediction.read_s * times,
@@ -513,7 +513,7 @@ def _describe_file(
         n_stored = max(1, min(lies.variables[0].n_chunks, n_all))
     density = n_stored / n_all
     n_mean = math.prod(mean) * density
-    if question.asked.compression or array.compression:  # of all chunks over those stored
+    if question.options.compression or array.compression:  # of all chunks over those stored
         ratio *= density
     nbytes = float(math.prod(chunk) * pattern.itemsize)
     n_parts = max(1, math.ceil(nbytes / ratio / _MOST_NBYTES))
@@ -536,7 +536,7 @@ def _describe_file(
         chunk_nbytes=nbytes / ratio,
         n_variables=min(n_variables, _MOST_LISTED),
         n_read=n_read,
-        is_scattered=bool(question.asked.scattered),
+        is_scattered=bool(question.options.scattered),
         touched=touched,
         value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
     )

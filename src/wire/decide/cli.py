@@ -11,7 +11,7 @@ import numpy as np
 
 from wire.bed.networks import profile_names
 from wire.decide.choices import CLIENTS, Answer, list_choices, rank
-from wire.decide.question import Asked, ask
+from wire.decide.question import DecideOptions, ask
 from wire.decide.show import to_mapping, write_prices, write_short, write_why
 from wire.errors import say
 
@@ -19,8 +19,8 @@ _TYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "in
 
 
 def _take_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each field of `Asked`, which checks its text."""
-    for name, field in reversed(Asked.model_fields.items()):
+    """Give a command an option for each field of `DecideOptions`, which checks its text."""
+    for name, field in reversed(DecideOptions.model_fields.items()):
         flag = f"--{field.alias}" + "/--in-one-piece" * (name == "scattered")
         option = click.option(flag, name, default=None, metavar=field.title, help=field.description, multiple=name == "price")  # fmt: skip
         command = option(command)

@@ -24,7 +24,7 @@ from zarr.storage import ObjectStore
 from wire.bed.locations import open_location
 from wire.deadline import deadline
 from wire.decide.layouts import MOST_ARRAY_NBYTES, MOST_EXTENT, ArrayFacts, Layout
-from wire.errors import UserError, cut, explain_system, redact, show
+from wire.errors import UserError, cut, describe_system_error, redact, show
 from wire.hdf5.files import Deadline, open_hdf5, open_source, walk
 from wire.hdf5.inspection import record_reads
 from wire.untrusted import UntrustedFolder
@@ -103,7 +103,7 @@ def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFa
             raise
         reason = "it cannot be read"
         if isinstance(error, OSError) and error.errno:
-            reason = explain_system(error)
+            reason = describe_system_error(error)
         raise UserError("dataset", f"{shown}: {reason}", _ALLOWED) from error
 
 
@@ -193,8 +193,8 @@ def _find_array(
     if isinstance(node, zarr.Array):
         arrays = {redact(address).rstrip("/").rpartition("/")[2]: node}
         variable = ""
-    elif variable and isinstance(one := node.get(variable), zarr.Array):
-        arrays = {variable: one}  # the others may be of types that zarr cannot read
+    elif variable and isinstance(member := node.get(variable), zarr.Array):
+        arrays = {variable: member}  # the others may be of types that zarr cannot read
     else:
         members = node.members(max_depth=None)
         arrays = {name: array for name, array in members if isinstance(array, zarr.Array)}

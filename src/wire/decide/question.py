@@ -89,7 +89,7 @@ def _option(title: str | None, text: str, *, default: Any = None, **bounds: Any)
     return Field(default, title=title, description=text, **bounds)
 
 
-class Asked(BaseModel):
+class DecideOptions(BaseModel):
     """What was typed: each field is an option of the command; what is None follows from the array."""
 
     model_config = ConfigDict(
@@ -180,7 +180,7 @@ def find_billing(profile: Profile, own: Mapping[str, float]) -> Billing:
 class Question:
     """What is to be decided, checked."""
 
-    asked: Asked  # with all that follows from the array
+    options: DecideOptions  # with all that follows from the array
     address: str  # of the dataset; empty where numbers stand for it
     array: ArrayFacts
     pattern: AccessPattern  # as the search takes it, with rounded shares
@@ -196,7 +196,7 @@ class Question:
     @property
     def n_arrays(self) -> int:
         """Arrays of this shape."""
-        return self.asked.arrays or 1
+        return self.options.arrays or 1
 
     @property
     def stored_nbytes(self) -> float:
@@ -218,7 +218,7 @@ def ask(address: str | None = None, **options: Any) -> Question:
     """Read a question from a command's options; what is None is not told."""
     values = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
     try:
-        parsed = Asked(**values)
+        parsed = DecideOptions(**values)
     except ValidationError as error:
         raise convert_validation_error(error, depth=1) from error
     profile = get_profile(parsed.profile)
@@ -261,7 +261,7 @@ def ask(address: str | None = None, **options: Any) -> Question:
     return Question(parsed, redact(address or ""), array, pattern, shares, profile, billing)
 
 
-def _make_store(options: Asked, profile: Profile, compression: float) -> Store:
+def _make_store(options: DecideOptions, profile: Profile, compression: float) -> Store:
     """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
     network, measurement = network_of(profile), profile.measurement
     links = (profile.worker_mb_per_s, options.link_mb_per_s)
@@ -283,7 +283,7 @@ def _make_store(options: Asked, profile: Profile, compression: float) -> Store:
     )
 
 
-def _read_array(address: str | None, options: Asked) -> ArrayFacts:
+def _read_array(address: str | None, options: DecideOptions) -> ArrayFacts:
     """Read the array of a dataset, or take it and the chunks that are there from numbers."""
     if address:
         for name in _OF_NUMBERS:

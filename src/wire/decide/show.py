@@ -13,7 +13,7 @@ import yaml
 from wire.decide.choices import Action, Answer, Choice
 from wire.decide.layouts import Layout
 from wire.decide.question import Question
-from wire.errors import cut, write_bytes
+from wire.errors import cut, format_size
 from wire.hdf5.repacked import Repack
 from wire.models import WORTH
 
@@ -47,18 +47,18 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
             "shard_shape": array.layout and array.layout.shard_shape,
         },
         "asked": {
-            **question.asked.model_dump(),
+            **question.options.model_dump(),
             "address": question.address,
             "accesses": [asdict(access) for access in question.pattern.accesses],
             "shares": question.shares,
         },
         "predicted_on": {
-            "profile": question.asked.profile,
+            "profile": question.options.profile,
             "first_byte_median_s": network.first_byte_median_s,
             "first_byte_p95_s": network.first_byte_p95_s,
             "stream_mb_per_s": stream,
             "aggregate_mb_per_s": aggregate,
-            "in_flight": question.asked.in_flight,
+            "in_flight": question.options.in_flight,
             "decode_mb_per_s": round(1e-6 / store.decode_s_per_nbyte, 6),
             "chunk_ms": 1000 * store.chunk_s,
             "compression": store.compression_ratio,
@@ -79,7 +79,7 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
 
 
 def _list_values(answer: Answer, choice: Choice) -> dict[str, Any]:
-    question, options, itemsize = answer.question, answer.question.asked, answer.question.array.dtype.itemsize  # fmt: skip
+    question, options, itemsize = answer.question, answer.question.options, answer.question.array.dtype.itemsize  # fmt: skip
     values = {**asdict(choice), "client": choice.client.name}
     values["layouts"] = [
         {
@@ -137,9 +137,9 @@ def write_short(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
         label = f"{choice.action}: {_write_shapes(choice)}{', over budget' * choice.is_over_budget}"
         times = [_seconds(read.p50_s) for read in choice.reads]
         rate = [_number(choice.samples_per_s)] if choice.samples_per_s else []
-        cost = write_bytes(choice.stored_nbytes) if choice.usd is None else _number(choice.usd)
-        told = [*times, *rate, cost, _range(answer.gains(choice).values())]
-        rows.append(["*" * (choice is best), label, *told])
+        cost = format_size(choice.stored_nbytes) if choice.usd is None else _number(choice.usd)
+        row_cells = [*times, *rate, cost, _range(answer.gains(choice).values())]
+        rows.append(["*" * (choice is best), label, *row_cells])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
@@ -170,11 +170,11 @@ def write_effort(answer: Answer) -> str:
     question, best, parts = answer.question, answer.best, list[str]()
     if best.write_nbytes:
         hours = _count_write_hours(question, best)
-        moved = write_bytes(best.write_nbytes)
+        moved = format_size(best.write_nbytes)
         time = f", which takes at least {_hours(hours)}" * (hours > _LEAST_HOURS)
         parts.append(f"writing it moves {moved}{time}")
     if best.append_nbytes is not None and best.action != "stay":
-        rewritten = f"rewrites up to {write_bytes(best.append_nbytes)} already stored of a variable"
+        rewritten = f"rewrites up to {format_size(best.append_nbytes)} already stored of a variable"
         parts.append(
             f"each append {rewritten if best.append_nbytes else 'rewrites nothing stored'}"
         )
@@ -235,7 +235,7 @@ def _range(gains: Iterable[float]) -> str:
 
 def _pick(answer: Answer, n: int) -> list[Choice]:
     """Keep what is there, what is chosen, settings and aligned boxes, and the cheapest others that nothing beats."""
-    is_loader = answer.question.asked.batch is not None
+    is_loader = answer.question.options.batch is not None
 
     def place(choice: Choice) -> int:
         if choice in (answer.now, answer.best):
@@ -250,7 +250,7 @@ def _write_array(question: Question) -> str:
     array, n, ratio = question.array, question.n_arrays, question.store.compression_ratio
     parts = [
         f"{cut(array.variable)}: {' x '.join(map(str, array.shape))} {cut(str(array.dtype))},"
-        f" {write_bytes(question.stored_nbytes)} stored{f' in {n} such arrays' if n > 1 else ''}"
+        f" {format_size(question.stored_nbytes)} stored{f' in {n} such arrays' if n > 1 else ''}"
     ]
     parts += [_write_layout(array.layout, question)] if array.layout else []
     parts += [f"codec {cut(array.codec)}"] if array.codec else []
@@ -262,7 +262,7 @@ def _write_array(question: Question) -> str:
 
 
 def _is_file_as_it_is(choice: Choice) -> bool:
-    return choice.client.way is not None and choice.action in ("stay", "set")
+    return choice.client.method is not None and choice.action in ("stay", "set")
 
 
 def _write_shapes(choice: Choice) -> str:
@@ -277,7 +277,7 @@ def _write_shapes(choice: Choice) -> str:
 
 def _write_layout(layout: Layout, question: Question) -> str:
     chunk, shard = (
-        f"{'x'.join(map(str, s))} ({write_bytes(math.prod(s) * question.array.dtype.itemsize)})"
+        f"{'x'.join(map(str, s))} ({format_size(math.prod(s) * question.array.dtype.itemsize)})"
         for s in (layout.chunk_shape, layout.object_shape)
     )
     return f"chunks {chunk} in shards {shard}" if layout.shard_shape else f"chunks {chunk}"
@@ -320,11 +320,11 @@ def write_why(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
     yield "\n" + yaml.safe_dump(summary, sort_keys=False, default_flow_style=None, width=100)
     if answer.question.prices:
         yield "A GB is billed as 2^30 bytes, before discounts for volume."
-    if answer.question.asked.per_second:
+    if answer.question.options.per_second:
         yield "Caches of tiles and of opened datasets, and their bills: wire costs."
     if answer.question.array.format == "hdf5":
         yield "What its metadata cost, and how to repack it: wire hdf5 advise."
-    recipes = [answer.best.client.recipe, "Load random boxes" * bool(answer.question.asked.batch)]
+    recipes = [answer.best.client.recipe, "Load random boxes" * bool(answer.question.options.batch)]
     yield f"Recipes of the book: {', '.join(filter(None, recipes)) or 'none'}."
     if code := write_code(answer.question, answer.best):
         yield f"\n{code}"
@@ -364,12 +364,12 @@ def write_code(question: Question, choice: Choice) -> str:
     folder, _, name = place.rpartition("/")
     is_known = scheme == "s3" and folder
     variable, code = array.variable if question.address else "field", list[str]()
-    if question.address.rstrip("/").endswith(f"/{array.variable}") and not choice.client.way:
+    if question.address.rstrip("/").endswith(f"/{array.variable}") and not choice.client.method:
         variable = ""  # an array that is given by its own address has no name in a group
     for i, layout in enumerate(choice.layouts, start=1):
         if layout == array.layout or not is_written:
             continue
-        if choice.client.way:
+        if choice.client.method:
             repack = Repack(_PAGE_NBYTES, ((variable, layout.chunk_shape),))
             file = name if is_known else "granule.h5"
             code.append(_REPACK.format(command=["h5repack", *repack.list_arguments(), file, "new.h5"]))  # fmt: skip

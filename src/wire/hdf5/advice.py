@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wire.bed.networks import Profile, of_one_process
-from wire.errors import UserError, cut, show, write_bytes
+from wire.errors import UserError, cut, format_size, show
 from wire.hdf5.files import Deadline, Source, is_near, name_source, open_source
 from wire.hdf5.inspection import (
     REFERENCE_NBYTES,
@@ -22,7 +22,7 @@ from wire.hdf5.inspection import (
     merge_spans,
     record_reads,
 )
-from wire.hdf5.prediction import BLOCKS, Predicted, Way, list_ways, predict
+from wire.hdf5.prediction import BLOCKS, Predicted, ReadMethod, list_read_methods, predict_read
 from wire.hdf5.repacked import Repack, lay_out, list_repacks
 from wire.models.transfer import Network, network_of
 
@@ -132,20 +132,20 @@ def advise(
     references_nbytes = REFERENCE_NBYTES * n_chunks + report.metadata_nbytes
     layout = replace(layout, references_nbytes=references_nbytes)
     repacks = list_repacks(whole, layout.variables)
-    ways = list_ways(layout, is_web=name.startswith(("http://", "https://")))
+    ways = list_read_methods(layout, is_web=name.startswith(("http://", "https://")))
     address = "address" if is_near(source) else repr(name)
     rated_advice, left_out = list[Advice](), list[str]()
-    choices: list[Way | Repack] = [*ways, *repacks]
+    choices: list[ReadMethod | Repack] = [*ways, *repacks]
     for settings in choices:
         if rated_advice and deadline.is_over:
             left_out.append(settings.name)
-        elif isinstance(settings, Way):
+        elif isinstance(settings, ReadMethod):
             cost, command = (
                 text.format(address=address, mb=whole.file_nbytes / 1e6)
                 for text in _HOW[settings.name]
             )
             rated_advice.append(
-                Advice(settings.name, predict(settings, layout, network), cost, command)
+                Advice(settings.name, predict_read(settings, layout, network), cost, command)
             )
         elif (
             rewritten := lay_out(whole, layout, settings)
@@ -155,7 +155,9 @@ def advise(
             )
             command = _write_command(name, settings)
             rated_advice.append(
-                Advice(settings.name, predict(BLOCKS, rewritten, network), cost, command, settings)
+                Advice(
+                    settings.name, predict_read(BLOCKS, rewritten, network), cost, command, settings
+                )
             )
     today_s = rated_advice[0].prediction.seconds
     rated = [
@@ -244,7 +246,7 @@ def find_problems(layout: FileLayout, network: Network) -> dict[str, str]:
     if not page:
         problems["paged-file-space"] = "the file has no pages"
     elif page < nbytes:
-        text = f"metadata take {write_bytes(nbytes)}, more than a page of {write_bytes(page)}"
+        text = f"metadata take {format_size(nbytes)}, more than a page of {format_size(page)}"
         problems["page-size"] = f"{text}; make pages larger"
     if n_places > 1 + nbytes // max(page, _TOGETHER_NBYTES):
         text = f"metadata are scattered over {n_places} places; consolidate them"
@@ -256,7 +258,7 @@ def find_problems(layout: FileLayout, network: Network) -> dict[str, str]:
         text = f"small datasets are scattered over {n_small} places, a request each"
         problems["small-datasets"] = f"{text}; make them compact"
     if user:
-        text = f"a user block of {write_bytes(user)} stands before the file"
+        text = f"a user block of {format_size(user)} stands before the file"
         problems["user-block"] = f"{text}, so that it cannot have pages"
     return problems | _check_variables(layout.variables)
 
@@ -270,15 +272,15 @@ def _check_variables(variables: Sequence[Variable]) -> dict[str, str]:
     loose = [v for v in variables if v.is_variable_length]
     rare = [v for v in variables if not {*v.filter_numbers} <= _PORTABLE]
     problems = {}
-    texts = [f"{_count(small)} chunks below {write_bytes(least)}: {_name(small)}"] * bool(small)
-    texts += [f"{_count(large)} chunks above {write_bytes(most)}: {_name(large)}"] * bool(large)
+    texts = [f"{_count(small)} chunks below {format_size(least)}: {_name(small)}"] * bool(small)
+    texts += [f"{_count(large)} chunks above {format_size(most)}: {_name(large)}"] * bool(large)
     if texts:
         problems["chunk-bytes"] = "; ".join(texts)
     largest = max(chunked, key=lambda v: v.chunk_nbytes, default=None)
     if largest is not None and largest.chunk_nbytes > CHUNK_CACHE_NBYTES:
         problems["chunk-cache"] = (
-            f"chunks of {cut(largest.name)} have {write_bytes(largest.chunk_nbytes)}, more than the"
-            f" {write_bytes(CHUNK_CACHE_NBYTES)} that HDF5 keeps; set rdcc_nbytes or make them smaller"
+            f"chunks of {cut(largest.name)} have {format_size(largest.chunk_nbytes)}, more than the"
+            f" {format_size(CHUNK_CACHE_NBYTES)} that HDF5 keeps; set rdcc_nbytes or make them smaller"
         )
     if loose:
         told_loose = f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}"

@@ -18,7 +18,7 @@ from fsspec.spec import AbstractBufferedFile
 
 from wire.bed.locations import Location, open_location
 from wire.deadline import deadline
-from wire.errors import UserError, cut, explain_system, redact, show
+from wire.errors import UserError, cut, describe_system_error, redact, show
 from wire.interrupts import check_interrupt
 
 _FOR_A_MESSAGE_S = 2.0  # of looking for names that a message lists
@@ -117,7 +117,7 @@ def open_hdf5(file: Any, name: str, **options: Any) -> Iterator[h5py.File]:
 def shorten_error(error: BaseException) -> str:
     """Give what an error says in one line; its kind where it says nothing."""
     if isinstance(error, OSError) and error.errno:
-        return explain_system(error)
+        return describe_system_error(error)
     text = " ".join(str(error).split()).strip("'\"")
     for pattern, words in _WORDS:
         if re.search(pattern, text, re.IGNORECASE):

@@ -150,11 +150,11 @@ def record_reads(
 
     with open_hdf5(log, name) as opened:
         page_nbytes, userblock_nbytes = get_page_nbytes(opened), opened.userblock_size
-        for path, found in iterate_listed(opened, groups, deadline or Deadline()):
-            n_listed += list_object(found)
+        for path, object_id in iterate_listed(opened, groups, deadline or Deadline()):
+            n_listed += list_object(object_id)
             listing += log.reads[n_seen:]
-            if variables is None and isinstance(found, h5py.h5d.DatasetID):
-                record(path.strip("/"), h5py.Dataset(found), len(log.reads))
+            if variables is None and isinstance(object_id, h5py.h5d.DatasetID):
+                record(path.strip("/"), h5py.Dataset(object_id), len(log.reads))
             n_seen = len(log.reads)
         listing += log.reads[n_seen:]
         for variable in variables or ():

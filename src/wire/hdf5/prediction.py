@@ -166,7 +166,7 @@ _N_FIRST_PAST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ReadMethod:
     """A way to open a file and to read variables of it."""
 
     name: str  # as people call it
@@ -185,20 +185,20 @@ class Way:
         return caches
 
 
-DEFAULT = Way("s3fs.open", cache_type="readahead", block_nbytes=50 * MIB)
+DEFAULT = ReadMethod("s3fs.open", cache_type="readahead", block_nbytes=50 * MIB)
 """What `s3fs.open(path)` returns since s3fs 2024.10: it reads 50 MiB ahead (s3fs #901)."""
 
-DEFAULT_HTTPS = Way("fsspec.open", cache_type="bytes", block_nbytes=5 * MIB)
+DEFAULT_HTTPS = ReadMethod("fsspec.open", cache_type="bytes", block_nbytes=5 * MIB)
 """What `fsspec.open("https://…")` returns."""
 
-XARRAY = Way("xarray, address", block_nbytes=4 * MIB)
+XARRAY = ReadMethod("xarray, address", block_nbytes=4 * MIB)
 """What h5netcdf's engine of xarray makes of an address: 32 blocks of 4 MiB (xarray #11216)."""
 
-BLOCKS = Way("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
+BLOCKS = ReadMethod("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
 """Blocks and a page buffer, as published advice has them."""
 
 
-def choose_earthaccess(file_nbytes: int) -> Way:
+def choose_earthaccess(file_nbytes: int) -> ReadMethod:
     """Give what `earthaccess.open` returns for a file of so many bytes, as of earthaccess 0.19.
 
     Blocks of 4, 8 or 16 MiB, of which the next is fetched in the background:
@@ -207,10 +207,10 @@ def choose_earthaccess(file_nbytes: int) -> Way:
     """
     large = 8 if file_nbytes < 1024 * MIB else 16
     n_mib = 4 if file_nbytes < 100 * MIB else large
-    return Way("earthaccess.open", cache_type="background", block_nbytes=n_mib * MIB)
+    return ReadMethod("earthaccess.open", cache_type="background", block_nbytes=n_mib * MIB)
 
 
-def list_ways(layout: FileLayout, *, is_web: bool = False) -> list[Way]:
+def list_read_methods(layout: FileLayout, *, is_web: bool = False) -> list[ReadMethod]:
     """List the ways to read a file as it is, at a web server or in a bucket, the default first.
 
     Zarr keeps 10 chunks in flight where nothing is set.
@@ -220,9 +220,9 @@ def list_ways(layout: FileLayout, *, is_web: bool = False) -> list[Way]:
         XARRAY,
         choose_earthaccess(layout.file_nbytes),
         BLOCKS,
-        Way("whole", "whole", in_flight=10),
-        Way("references", "references", in_flight=10),
-        Way("references, 64 in flight", "references", in_flight=64),
+        ReadMethod("whole", "whole", in_flight=10),
+        ReadMethod("references", "references", in_flight=10),
+        ReadMethod("references, 64 in flight", "references", in_flight=64),
     ]
 
 
@@ -241,7 +241,7 @@ _COPY_S = 2.5e-10  # for a byte of a file that is put together in memory
 class Predicted:
     """What to expect of opening a file, with the listing of its tree, and of reading variables."""
 
-    way: Way
+    way: ReadMethod
     open_s: float
     read_s: float
     n_open_requests: int  # of those to open
@@ -254,28 +254,30 @@ class Predicted:
         return self.open_s + self.read_s
 
 
-def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float = 1.0) -> Predicted:
+def predict_read(
+    method: ReadMethod, layout: FileLayout, network: Network, *, dilation: float = 1.0
+) -> Predicted:
     """Predict one way; `dilation` is that of the network, so processors count for as much less."""
-    n, step, parts = layout.file_nbytes, way.block_nbytes, list[list[Read]]()
+    n, step, parts = layout.file_nbytes, method.block_nbytes, list[list[Read]]()
     processor_s = START_S + _OBJECT_S * layout.n_listed
     # the file's length is asked for before it is opened, but not that of references
     opened = [Read(0, 0)]
-    if way.kind == "whole":
+    if method.kind == "whole":
         opened += [Read(start, min(step, n - start)) for start in range(0, n, step)]
         processor_s += _COPY_S * n
-    elif way.kind == "references":
+    elif method.kind == "references":
         opened, parts, processor_s = [Read(0, layout.references_nbytes)], layout.chunks, START_S
     else:
-        asked = read_through(way.caches(layout), [*layout.opened, *chain(*layout.read)], n)
-        opened += chain(*asked[: len(layout.opened)])
-        parts = [[*chain(*asked[len(layout.opened) :])]]
+        answered = read_through(method.caches(layout), [*layout.opened, *chain(*layout.read)], n)
+        opened += chain(*answered[: len(layout.opened)])
+        parts = [[*chain(*answered[len(layout.opened) :])]]
     open_s, read_s = (
-        _simulate_s(reads, way.in_flight, network, REQUEST_S / dilation)
+        _simulate_s(reads, method.in_flight, network, REQUEST_S / dilation)
         for reads in ([opened], parts)
     )
     requests = [*opened, *chain(*parts)]
     return Predicted(
-        way,
+        method,
         open_s + processor_s / dilation,
         read_s + layout.decode_s / dilation,
         len(opened),

@@ -17,7 +17,7 @@ import h5py
 import hdf5plugin
 
 from wire.children import remove_left, start_child
-from wire.errors import UserError, cut, explain_system, show, write_bytes
+from wire.errors import UserError, cut, describe_system_error, format_size, show
 from wire.hdf5 import files
 from wire.hdf5.inspection import FileLayout, Read, Variable, merge_spans
 from wire.hdf5.prediction import MIB
@@ -251,7 +251,7 @@ def check_out(out: Path) -> None:
         remove_left(out.parent, _MINE)
         tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-").cleanup()
     except OSError as error:
-        problem = f"{out.parent} cannot be written to ({explain_system(error)})"
+        problem = f"{out.parent} cannot be written to ({describe_system_error(error)})"
         raise UserError("apply", problem, "a folder that can") from error
 
 
@@ -269,11 +269,11 @@ def check_others(path: Path, name: str, *, is_home: bool) -> None:
             if isinstance(object_id, h5py.h5d.DatasetID):
                 absent_nbytes += count_absent_nbytes(h5py.Dataset(object_id))
             if absent_nbytes > MOST_ABSENT_NBYTES:
-                problem = f"{show(path_inside)} and those before it have {write_bytes(absent_nbytes)} that were never stored"
+                problem = f"{show(path_inside)} and those before it have {format_size(absent_nbytes)} that were never stored"
                 raise UserError(
                     "file",
                     f"{name}: {problem}, which h5repack and h5diff would go through all the same",
-                    f"at most {write_bytes(MOST_ABSENT_NBYTES)} of them",
+                    f"at most {format_size(MOST_ABSENT_NBYTES)} of them",
                 )
             if isinstance(object_id, h5py.h5g.GroupID):
                 links = ((key, object_id.links.get_info(key).type) for key in object_id)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from wire.deadline import deadline
-from wire.errors import write_bytes
+from wire.errors import format_size
 from wire.models import WORTH
 from wire.models.transfer import Network, count_waits
 from wire.trace import analysis
@@ -103,7 +103,7 @@ def _repeats(trace: Trace) -> Cause | None:
         again += [i] * (asked in seen)
         seen.add(asked)
     nbytes = sum(trace.rows[i].nbytes for i in again)
-    told = f"{len(again)} requests brought {write_bytes(nbytes)} that had come before"
+    told = f"{len(again)} requests brought {format_size(nbytes)} that had come before"
     return _drop(trace, again, told)
 
 
@@ -124,7 +124,7 @@ def _overlaps(trace: Trace) -> Cause | None:
     if not part or moved < _WASTED * unique:
         return None
     asked = [replace(one, nbytes=fresh.get(one.rows[0], one.nbytes)) for one in trace.keep()]
-    told = f"{write_bytes(moved)} came for {write_bytes(unique)} of the files: a read-ahead is thrown away at each jump"
+    told = f"{format_size(moved)} came for {format_size(unique)} of the files: a read-ahead is thrown away at each jump"
     return Cause(part, told, Edit([one for one in asked if fresh.get(one.rows[0], 1)]))
 
 
@@ -237,7 +237,7 @@ def _in_turn(trace: Trace) -> Cause | None:
     free = frozenset(trace.places(lambda row: is_data(row) or row.method == "HEAD"))
     free -= {one[0] for one in objects if parts.intersection(one)}
     what = f"{len(parts)} chunks of shards" if parts else f"{len(objects)} objects"
-    told = f"{what} were read one after the other, {write_bytes(median(trace.rows[i].nbytes for i in places))} each"
+    told = f"{what} were read one after the other, {format_size(median(trace.rows[i].nbytes for i in places))} each"
     return Cause(places, told, Edit(trace.keep(), free))
 
 
@@ -265,7 +265,7 @@ def _one_stream(trace: Trace) -> Cause | None:
     if not large or analysis.most_in_flight([trace.rows[i] for i in large]) > 1:
         return None
     nbytes = sum(trace.rows[i].nbytes for i in large)
-    told = f"{write_bytes(nbytes)} came one stream at a time, of {trace.seen.stream_nbytes_per_s / 1e6:.0f} MB/s"
+    told = f"{format_size(nbytes)} came one stream at a time, of {trace.seen.stream_nbytes_per_s / 1e6:.0f} MB/s"
     return Cause(large, told, Edit(split(trace.rows, large, _JOINED_NBYTES)))
 
 
@@ -546,7 +546,7 @@ def _list(run: Run, name: str) -> Report:
         for one in run.bypassed
     ]
     tunnels = [
-        f"{one.host}, {write_bytes(one.nbytes_down)} passed on unread: {one.reason}"
+        f"{one.host}, {format_size(one.nbytes_down)} passed on unread: {one.reason}"
         for one in run.unread
     ]
     return Report(

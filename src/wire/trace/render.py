@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 
-from wire.errors import cut, printable, write_bytes
+from wire.errors import cut, format_size, printable
 from wire.trace.findings import N_PRINTED
 from wire.trace.report import Finding, Report
 
@@ -49,17 +49,17 @@ def _summarise(report: Report) -> Iterator[str]:
         yield f"no request was seen in {_seconds(report.wall_s)}, exit code {report.exit_code}"
         return
     n_hosts = f"{len(report.hosts)} hosts" if len(report.hosts) > 1 else cut(report.hosts[0])
-    sent = f"; {write_bytes(report.sent_nbytes)} sent" if report.sent_nbytes else ""
+    sent = f"; {format_size(report.sent_nbytes)} sent" if report.sent_nbytes else ""
     if not report.time_s:  # which takes longer than a count
         yield (
             f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)};"
-            f" {report.n_waits:,} waits one after the other; {write_bytes(report.moved_nbytes)} moved{sent}"
+            f" {report.n_waits:,} waits one after the other; {format_size(report.moved_nbytes)} moved{sent}"
         )
         return
     yield (
         f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)};"
         f" {report.n_waits:,} waits one after the other; at most {report.n_in_flight} concurrent;"
-        f" {write_bytes(report.moved_nbytes)} moved, {write_bytes(report.unique_nbytes)} of it once{sent}"
+        f" {format_size(report.moved_nbytes)} moved, {format_size(report.unique_nbytes)} of it once{sent}"
     )
     shares = [f"{share} {_TIME[what]}" for what, share in _shares(report).items() if share != "0 %"]
     yield f"  time: {', '.join(shares)}; gateway {_percent(report.gateway_share)}"
