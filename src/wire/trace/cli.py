@@ -181,16 +181,7 @@ def _network(name: str) -> tuple[str, Network]:
 
 def find_unseen(run: Run) -> list[str]:
     """Find with whom a program exchanged what a budget would have to count."""
-    from wire.trace.rows import METADATA_SERVICES
-
-    unread = [tunnel.host for tunnel in run.unread if tunnel.nbytes_down]
-    past = [
-        bypass.address
-        for bypass in run.bypassed
-        if not bypass.address.startswith(METADATA_SERVICES)
-    ]
-    ended = ["what came after the gateway had ended"] * any("gateway ended" in line for line in run.remarks)  # fmt: skip
-    return [*dict.fromkeys([*unread, *past, *ended])]
+    return run.unseen
 
 
 def read_maxima(text: str) -> dict[str, float]:

@@ -543,6 +543,7 @@ def _list(run: Run, name: str) -> Report:
     """Report what needs one look at each request."""
     past = [
         f"connection of pid {one.pid} ({one.name}) to {one.address} past the gateway"
+        f"{'; ' * bool(one.remedy)}{one.remedy}"
         for one in run.bypassed
     ]
     tunnels = [

@@ -55,6 +55,24 @@ _WAITING = frozenset(
 """Modules in which a thread waits for others, or for nothing: it makes no request by them."""
 
 
+_SECRET = re.compile(
+    r"""(["']?\b\w*(?:secret|token|passw|credential|signature|auth|sas|sid|key)\w*["']?"""
+    r"""\s*[=:,(]\s*[rbuf]{0,2})(["'])(?:(?!\2).)*(?:\2|$)""",
+    re.IGNORECASE,
+)
+
+
+def redact_source(source: str) -> str:
+    """Return a line of source without text that is a credential by the name before it.
+
+    Examples
+    --------
+    >>> redact_source("fs = S3FileSystem(key='AKIA1', secret='x1', anon=False)")
+    "fs = S3FileSystem(key='***', secret='***', anon=False)"
+    """
+    return _SECRET.sub(r"\1\2***\2", source)
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """Hold a line as a process wrote it down, and what kind of call it waits in."""
@@ -164,7 +182,7 @@ def _make_site(record: dict[str, Any], folder: str) -> Site:
         file=f"In [{cell}]" if cell else _shorten(path),
         line=number,
         function=record["function"],
-        source=source,
+        source=redact_source(source),
         library_call=call,
         is_certain=True,
     )

@@ -32,7 +32,8 @@ from wire.errors import (
 )
 from wire.files import replace_file
 from wire.trace.analysis import kind_of
-from wire.trace.rows import Run, TracedRequest
+from wire.trace.lines import redact_source
+from wire.trace.rows import CallSite, Run, TracedRequest
 from wire.untrusted import UntrustedFolder
 
 FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
@@ -90,6 +91,16 @@ def redact_run(run: Run, command: Sequence[str]) -> tuple[Run, list[str]]:
     def clean_text(text: str) -> str:
         return _flatten(redact_tree(text, secrets))
 
+    clean_sites = {
+        site: replace(
+            site,
+            file=clean_text(site.file),
+            function=clean_text(site.function),
+            source=clean_text(redact_source(site.source)),
+            library_call=clean_text(site.library_call),
+        )
+        for site in dict.fromkeys(filter(None, run.sites))
+    }
     clean_run = replace(
         run,
         rows=rows,
@@ -102,6 +113,7 @@ def redact_run(run: Run, command: Sequence[str]) -> tuple[Run, list[str]]:
             for one in run.unread
         ],
         remarks=[clean_text(one) for one in run.remarks],
+        sites=[clean_sites[site] if site else None for site in run.sites],
     )
     return clean_run, words
 
@@ -169,9 +181,30 @@ def write_run(run: Run, command: Sequence[str]) -> str:
     samples = [*run.processor_s[::step]]
     if run.processor_s and samples[-1] != run.processor_s[-1]:
         samples[-1] = run.processor_s[-1]
-    told = asdict(replace(run, rows=(), processor_s=samples))
+    told = asdict(replace(run, rows=(), sites=(), processor_s=samples))
     del told["rows"]
+    told["sites"], told["site_of_row"] = _pack_sites(run.sites)
     return json.dumps({"version": 1, "command": shlex.join(command), "run": told})
+
+
+def _pack_sites(
+    sites: Sequence[CallSite | None],
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Return each line once, and for each row the number of its line; -1 where it has none."""
+    numbers = {site: number for number, site in enumerate(dict.fromkeys(filter(None, sites)))}
+    return [asdict(site) for site in numbers], [numbers[site] if site else -1 for site in sites]
+
+
+def _unpack_sites(run: dict[str, Any], n_rows: int) -> list[Any]:
+    """Return the line of each row, as `_pack_sites` took them apart."""
+    lines, places = run.get("sites", []), run.get("site_of_row", [])
+    if not places:
+        return []
+    if len(places) != n_rows or not all(
+        type(place) is int and -1 <= place < len(lines) for place in places
+    ):
+        raise ValueError("site_of_row")
+    return [None if place < 0 else lines[place] for place in places]
 
 
 def write_har(run: Run, command: Sequence[str]) -> str:
@@ -242,7 +275,9 @@ def _read(source: UntrustedFolder) -> tuple[Run, list[str]]:
     table = source.read_text("trace.csv", max_nbytes=_TABLE_NBYTES, max_lines=MAX_ROWS + 1)
     rows = _read_rows(table, source)
     try:
-        run: Run = TypeAdapter(Run).validate_python({**told["run"], "rows": ()})
+        table_of_run = {**told["run"], "rows": (), "sites": _unpack_sites(told["run"], len(rows))}
+        table_of_run.pop("site_of_row", None)
+        run: Run = TypeAdapter(Run).validate_python(table_of_run)
         command = shlex.split(told["command"])
     except ValidationError as error:
         raise convert_validation_error(error).within(f"{source.label}: trace.json: run") from error
