@@ -145,6 +145,17 @@ def show_trace(folder: Path, on: str, *, is_json: bool) -> None:
     _tell(report, command, is_json=is_json, quiet=False, err=False)
 
 
+@trace.command("install-kernel")
+@click.option(
+    "--prefix", type=click.Path(path_type=Path), help="Folder whose share/jupyter gets the kernel."
+)
+def install_kernel(prefix: Path | None) -> None:
+    """Write a Jupyter kernel, Python 3 (wire), in which %%wire shows what a cell waited for."""
+    from wire.trace import jupyter
+
+    say(f"{jupyter.install_kernel(prefix)}: kernel {jupyter.KERNEL_TITLE}")
+
+
 def _write(out: Path, run: Run, report: Report, words: Sequence[str], *, quiet: bool) -> None:
     """Write the files of a trace after its report: a full disk takes the files alone."""
     from wire.trace import render, stored

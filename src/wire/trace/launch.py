@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from pathlib import Path
@@ -150,7 +150,7 @@ def _run(
     guard.finish()
     return Run(
         rows=guard.rows,
-        sites=lines.locate(guard.rows, samples),
+        sites=lines.locate(guard.rows, samples, watch.parents),
         wall_s=wall_s,
         begin_s=begin_s,
         exit_code=code if code >= 0 else 128 - code,
@@ -281,6 +281,11 @@ class _Guard:
             shutil.rmtree(self._settings.folder, ignore_errors=True)
             raise UserError("wire trace", refusal)
 
+    @property
+    def pid(self) -> int:
+        """The gateway's process."""
+        return self._process.pid
+
     def _read(self) -> None:
         """Gather what gateways see, to the end of the program."""
         while not self._is_over:
@@ -328,8 +333,10 @@ class _Guard:
 class _Watch:
     """Look at the processes of a program while it runs."""
 
-    def __init__(self, pid: int, port: int) -> None:
+    def __init__(self, pid: int, port: int, ignored_pids: Set[int] = frozenset()) -> None:
+        self._ignored_pids = ignored_pids  # such as the gateway's, where it is a child
         self.bypassed = list[Bypass]()
+        self.parents = dict[int, int]()  # by process, the one that started it
         self._sockets, self._names = ConnectionLook(port), dict[int, str]()
         self._root = psutil.Process(pid)
         self._used_s = dict[psutil.Process, float]()
@@ -374,7 +381,8 @@ class _Watch:
             if began_s >= look_s:
                 with suppress(psutil.Error):
                     for process in [self._root, *self._root.children(recursive=True)]:
-                        self._used_s.setdefault(process, 0.0)
+                        if process.pid not in self._ignored_pids:
+                            self._used_s.setdefault(process, 0.0)
                 look_s = began_s + max(LOOK_S, (time.thread_time() - used_s) / BUSY)
             used_s = time.thread_time()
             for process in self._used_s:
@@ -398,8 +406,12 @@ class _Watch:
     def _glance(self) -> None:
         """Find the connections past the gateway that are new."""
         known = [process.pid for process in list(self._used_s)]
-        pids = {*find_descendants(self._root.pid), *known}
-        self._names |= {pid: name for pid in pids if (name := read_name(pid))}
+        pids = {*find_descendants(self._root.pid), *known} - self._ignored_pids
+        for pid in pids:
+            if name := read_name(pid):
+                self._names[pid] = name
+            if pid not in self.parents:
+                self.parents[pid] = read_parent(pid)
         for pid, host, port in self._sockets.find_new(pids):
             name, address = self._names.get(pid, ""), f"{host}:{port}"
             if (pid, address) not in {(one.pid, one.address) for one in self.bypassed}:
@@ -425,6 +437,13 @@ def read_name(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
+
+
+def read_parent(pid: int) -> int:
+    """Read which process started one; 0 where it has ended."""
+    with suppress(OSError, IndexError, ValueError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def find_remedy(pid: int, name: str) -> str:

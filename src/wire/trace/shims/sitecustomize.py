@@ -446,4 +446,5 @@ if _FOLDER and importlib is not None:
                 after_in_parent=_after_fork,
                 after_in_child=lambda: _begin_after_fork(_forks),
             )
-_run_next()
+if __name__ == "sitecustomize":  # else a process that runs already has asked for this
+    _run_next()
