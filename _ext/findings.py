@@ -1,8 +1,10 @@
 """Print numbers that pages found, and say where a claim of a sentence is not so, or not decided.
 
 ``{num}`key``` prints a finding of the page on which it stands, ``{num}`study/case::key``` that of
-another; ``|range`` behind the key adds its interval, ``|verdict`` prints what was judged, and
-``|unstable`` a dagger where the number is unstable, with the reason as its tooltip.
+another: the rounded number, with its interval, repeats, noise and record as its tooltip, and a
+dagger where the noise of that number itself makes it unstable. ``|range`` behind the key prints the
+interval too, for tables, and ``|x`` the number as a factor, as in 13x; ``|verdict`` prints what was judged, and ``|unstable`` the dagger alone,
+where only the noise of the page is known.
 ``{claim}`key``` prints nothing where the claim holds of the results that are shown, and else says so.
 """
 
@@ -20,11 +22,13 @@ from sphinx.util.docutils import SphinxRole
 from helpers.findings import (
     CONSTANTS,
     NOISE,
+    UNSTABLE_MARK,
     Finding,
     describe_noise,
     format_finding,
     read_findings,
 )
+from helpers.plotting.tables import digits
 from wire.errors import UserError
 
 NOT_SO = "(not so in these results) "
@@ -48,35 +52,76 @@ def depart_unstable(translator: Any, _node: unstable) -> None:
     translator.body.append("</sup>")
 
 
+class number(nodes.inline):
+    """A number with what a sceptic asks of it; whatever has no writer of its own writes the number."""
+
+
+def visit_number(translator: Any, node: number) -> None:
+    """Open the number in HTML, with its details for a pointer, a finger, a keyboard and a screen reader."""
+    details = html.escape(node["details"])
+    translator.body.append(f'<span class="num" title="{details}" tabindex="0">')
+
+
+def depart_number(translator: Any, _node: number) -> None:
+    """Close what `visit_number` opened."""
+    translator.body.append("</span>")
+
+
+def describe_details(finding: Finding, page: str) -> str:
+    """Describe in a line what is behind a number: interval, repeats, noise, what it is, and its record."""
+    parts = []
+    if math.isfinite(finding.low):
+        low, high = (digits(end, n=3) for end in (finding.low, finding.high))
+        parts.append(f"95 % interval {low} to {high}{f' {finding.unit}' if finding.unit else ''}")
+    if finding.n > 1:
+        parts.append(f"{finding.n} repeats")
+    if math.isfinite(finding.noise):
+        parts.append(f"noise {digits(100 * finding.noise)} %")
+    if finding.quantity:
+        parts.append(finding.quantity)
+    if page:
+        parts.append(f"record {page}")
+    return "; ".join(parts)
+
+
 class _Role(SphinxRole):
     """A role that looks a key up."""
 
-    def find(self) -> tuple[Finding | None, str, float]:
-        """Return the finding, how to print it, and the noise of its page."""
+    def find(self) -> tuple[Finding | None, str, float, str]:
+        """Return the finding, how to print it, the noise of its page, and the record it is from."""
         name, _, style = self.text.partition("|")
         page, _, key = name.strip().rpartition("::")
         if not page and key in CONSTANTS:
-            return CONSTANTS[key], style.strip(), math.nan
+            return CONSTANTS[key], style.strip(), math.nan, ""
         page = f"notebooks/{page}" if page else self.env.docname
         path = Path(self.env.srcdir) / f"{page}.csv"
         self.env.note_dependency(str(path))
         findings = read_findings(path)
-        return findings.get(key), style.strip(), findings.get(NOISE, Finding()).value
+        page_noise = findings.get(NOISE, Finding()).value
+        return findings.get(key), style.strip(), page_noise, page.removeprefix("notebooks/")
 
 
 class Num(_Role):
     """Print a number."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        """Write it as text, or as a mark."""
+        """Write it as a number with its details, as text, or as a mark."""
         try:
-            finding, style, noise = self.find()
-            text = format_finding(finding, style, noise=noise)
+            finding, style, page_noise, page = self.find()
+            text = format_finding(finding, style, noise=page_noise)
         except UserError as error:
             return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
-        if style == "unstable" and text:
-            return [unstable("", text, reason=describe_noise(finding, noise))], []
-        return [nodes.Text(text)], []
+        if style == "unstable":
+            reason = describe_noise(finding, page_noise)
+            return ([unstable("", text, reason=reason)] if text else []), []
+        if finding is None or style == "verdict" or not math.isfinite(finding.value):
+            return [nodes.Text(text)], []
+        written: list[nodes.Node] = [nodes.Text(text)]
+        if style != "range" and (details := describe_details(finding, page)):
+            written = [number("", text, details=details)]
+        if reason := describe_noise(finding):
+            written.append(unstable("", UNSTABLE_MARK, reason=reason))
+        return written, []
 
 
 class Claim(_Role):
@@ -96,8 +141,9 @@ class Claim(_Role):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the roles, and how the mark is written."""
+    """Register the roles, and how a number and its mark are written."""
     app.add_node(unstable, html=(visit_unstable, depart_unstable))
+    app.add_node(number, html=(visit_number, depart_number))
     app.add_role("num", Num())
     app.add_role("claim", Claim())
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -220,7 +220,7 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
 
 
 def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:
-    """Format a finding for prose: the number, its `range`, the `verdict`, a mark if `unstable`, or a `count`.
+    """Format a finding for prose: the number, as a factor `x`, its `range`, the `verdict`, a mark if `unstable`, or a `count`.
 
     The mark is a dagger; `describe_noise` has its reason. A count has all its digits.
 
@@ -228,10 +228,12 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
     --------
     >>> format_finding(Finding(1.523, 1.31, 1.7, n=5)), format_finding(Finding(1.523, 1.31, 1.7, n=5), "range")
     ('1.5', '1.5 (1.3 to 1.7)')
-    >>> format_finding(Finding(1.183, 1.176, 1.188), "range")
-    '1.18 (1.18 to 1.19)'
+    >>> format_finding(Finding(1.183, 1.176, 1.188), "range")  # no wider than the number
+    '1.2'
     >>> format_finding(Finding(1357), "count"), format_finding(Finding(8.5), "count")
     ('1,357', '8.5')
+    >>> format_finding(Finding(12.8), "x")
+    '13x'
     >>> format_finding(Finding(verdict="zarr-obstore"), "verdict")
     'zarr-obstore'
     >>> format_finding(Finding(1.5, noise=0.01), "unstable", noise=0.2)
@@ -239,8 +241,8 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
     >>> format_finding(Finding(1.5), "unstable", noise=0.2) == UNSTABLE_MARK
     True
     """
-    if how not in ("", "range", "verdict", "unstable", "count"):
-        raise UserError("num", f"{how!r}", "nothing, range, verdict, unstable, count")
+    if how not in ("", "x", "range", "verdict", "unstable", "count"):
+        raise UserError("num", f"{how!r}", "nothing, x, range, verdict, unstable, count")
     if how == "unstable":
         return UNSTABLE_MARK if describe_noise(found, noise) else ""
     if found is None:
@@ -249,11 +251,12 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
         return found.verdict
     if how == "count" and found.value.is_integer():
         return f"{found.value:,.0f}"
+    if how == "x":
+        return digits(found.value) + "x" * math.isfinite(found.value)
     if how != "range" or not math.isfinite(found.low):
         return digits(found.value)
-    n = 2 if digits(found.low) != digits(found.high) else 3  # no interval without a width
-    value, low, high = (digits(one, n=n) for one in (found.value, found.low, found.high))
-    return f"{value} ({low} to {high})"
+    value, low, high = (digits(end) for end in (found.value, found.low, found.high))
+    return value if low == high else f"{value} ({low} to {high})"
 
 
 def describe_noise(finding: Finding | None, page_noise: float = math.nan) -> str:

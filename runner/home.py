@@ -17,10 +17,10 @@ Read = Callable[[str], Mapping[str, Finding]]
 
 _SHOWN = {"new": palette.GREEN, "old picture": palette.RUST, "wrong picture": palette.RED, "error": palette.CHARCOAL}  # fmt: skip
 _CACHES = {
-    "as-shipped": "as shipped",
-    "lru-chunks": "chunks kept",
-    "lru-etag": "datasets by version",
-    "lru-etag-chunks": "chunks by version",
+    "as-shipped": "titiler's default",
+    "lru-chunks": "chunk cache",
+    "lru-etag": "keyed by ETag",
+    "lru-etag-chunks": "chunks, by ETag",
 }
 _CHANGES = {
     "values": "values",
@@ -65,7 +65,7 @@ def _draw_hdf5(read: Read) -> Figure:
 
 def _draw_zarr(read: Read) -> Figure:
     asked = _find(read, "request-ledger/versions", "requests-of-today")
-    return _draw_bars("requests a chunk", {"s3fs, default": asked, "one option": Finding(1.0)})
+    return _draw_bars("requests per chunk", {"s3fs, default": asked, "one option": Finding(1.0)})
 
 
 def _draw_chunks(read: Read) -> Figure:
@@ -75,7 +75,7 @@ def _draw_chunks(read: Read) -> Figure:
     )
     turned = Finding(1 / copies.value, 1 / copies.high, 1 / copies.low)
     bars = {"Dask's default": default, "a few MB": Finding(1.0), "two copies": turned}
-    return _draw_bars("times as long", bars)
+    return _draw_bars("time over that of a few MB", bars)
 
 
 def _draw_tiles(read: Read) -> Figure:

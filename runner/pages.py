@@ -294,11 +294,13 @@ def fold(cells: Cells) -> None:
         if cell["cell_type"] != "code":
             continue
         tags = cell["metadata"].setdefault("tags", [])
-        # a cell whose output alone was folded would be the only code in sight
+        # a cell whose output alone was folded would show code that nobody asked for
         tags[:] = ["hide-cell" if tag == "hide-output" else tag for tag in tags]
-        if not any(tag.startswith(("hide-", "remove-")) for tag in tags):
+        is_figure = "figure" in cell["metadata"].get("mystnb", {})
+        # what is timed and which statistic is taken is seen; how a picture is drawn is folded
+        if is_figure and not any(tag.startswith(("hide-", "remove-")) for tag in tags):
             tags.append("hide-input")
-        if "figure" in cell["metadata"].get("mystnb", {}):  # not what its last line returns
+        if is_figure:  # not what its last line returns
             drawn = [one for one in cell["outputs"] if "image/svg+xml" in one.get("data", {})]
             cell["outputs"] = drawn or cell["outputs"]
 

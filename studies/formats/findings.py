@@ -8,8 +8,8 @@ import pandas as pd
 
 from helpers.benchmark import statistics
 from helpers.plotting.tables import trace_of
-from studies.formats.clients import CLIENTS
 from studies.formats.formats import FORMATS, Kept, find_values
+from studies.formats.readers import FORMAT_READERS
 from studies.formats.source import ACCESSES
 
 PAIRS: Mapping[str, tuple[str, str]] = {
@@ -92,6 +92,6 @@ def tabulate_costs(names: Sequence[str], kept: Kept, written: pd.DataFrame) -> p
             / 1e6,
             "write_s": writes.get(client.format, float("nan")),
         }
-        for name, client in ((name, CLIENTS[name]) for name in names)
+        for name, client in ((name, FORMAT_READERS[name]) for name in names)
     }
     return pd.DataFrame.from_dict(lines, orient="index")

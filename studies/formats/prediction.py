@@ -7,7 +7,7 @@ import json
 import pandas as pd
 
 from helpers.benchmark import statistics
-from studies.formats.clients import CLIENTS
+from studies.formats.readers import FORMAT_READERS
 from studies.formats.source import ACCESSES
 from wire.bed.networks import Profile
 from wire.host import n_cores
@@ -28,7 +28,7 @@ def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
     for _, row in rows.iterrows():
         n_open = json.loads(row["trace"]).get("n_open_requests", 0)
         n_requests, n_connections = max(1, int(row["n_requests"])), int(row["concurrency"])
-        known = CLIENTS.get(str(row["contender"]))  # the raw reads are none of them
+        known = FORMAT_READERS.get(str(row["contender"]))  # the raw reads are none of them
         client = transfer.read_client(
             [{**row[["read_s", "wire_nbytes"]], "n_workers": 1, "n_requests": n_requests}],
             n_chunks=n_requests,

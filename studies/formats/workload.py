@@ -11,9 +11,10 @@ from typing import Any
 from helpers.arrays import readers, stores
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps
+from helpers.registry import leave_out
 from studies.formats import formats
-from studies.formats.clients import CLIENTS, Client, list_formats
 from studies.formats.formats import FORMATS, Kept, find_values
+from studies.formats.readers import FORMAT_READERS, FormatReader, list_formats
 from studies.formats.source import Box, Read, Source, Values, choose, digest
 from wire.bed.locations import Location
 from wire.bed.testbed import Testbed
@@ -27,10 +28,10 @@ DATASET = "enlarged-ocean-temperature"
 class FormatRead(Steps):
     """An array read in one process, into memory."""
 
-    client: Client
+    reader: FormatReader
     kept: Kept
     testbed: Testbed  # the network that it is read over
-    n_requests: int  # that a client may have in flight, where the case says how many
+    n_requests: int  # concurrent ones that a reader may have, where the case says how many
     access: str
 
     @property
@@ -39,9 +40,9 @@ class FormatRead(Steps):
         return choose(self.access, self.kept.stored)
 
     @property
-    def n_in_flight(self) -> int:
-        """Requests in flight that the client may have; zarr's own default where it has one."""
-        return self.client.n_in_flight(self.n_requests)
+    def concurrency(self) -> int:
+        """Concurrent requests that the reader may have; zarr's own default where it has one."""
+        return self.reader.count_requests(self.n_requests)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,9 +52,9 @@ class FormatRead(Steps):
     def settings(self) -> dict[str, Any]:
         """Declare what a comparison has to hold equal."""
         return {
-            "codec": FORMATS[self.client.format].codec or self.kept.stored.codec,
-            "layout": self.client.format,
-            "concurrency": self.n_in_flight,
+            "codec": FORMATS[self.reader.format].codec or self.kept.stored.codec,
+            "layout": self.reader.format,
+            "concurrency": self.concurrency,
             "cache_state": CACHE_STATE,
         }
 
@@ -61,19 +62,20 @@ class FormatRead(Steps):
         """Count the bytes of the values that are wanted, and their share of those stored."""
         stored = self.kept.stored
         share = math.prod(self.shape) / math.prod(stored.shape)
-        stored_nbytes = self.kept.nbytes[find_values(self.client.format)]
+        stored_nbytes = self.kept.nbytes[find_values(self.reader.format)]
         return int(share * stored.nbytes), max(1, int(share * stored_nbytes))
 
     def prepare(self) -> None:
         """Forget clients, settings and the trace."""
-        readers.forget_clients({"async.concurrency": self.n_in_flight})
+        zarr_config = {"async.concurrency": self.concurrency, **self.reader.zarr_config}
+        readers.forget_clients(zarr_config)
         self.testbed.take_trace()
         self.testbed.set_tag("open")
 
     def open(self) -> Read:
         """Open the format: metadata, where it has any."""
         far = self.kept.seen_from(self.testbed.far)
-        read = self.client.open(far.at(self.client.format), far.stored, self.n_in_flight)
+        read = self.reader.open(far.at(self.reader.format), far.stored, self.concurrency)
         self.testbed.set_tag("read")
         return read
 
@@ -84,12 +86,12 @@ class FormatRead(Steps):
     def check(self, values: Values) -> str:
         """Compare what was read with what was written, value by value."""
         if values.shape != self.shape or digest(values) != self.kept.digests[self.access]:
-            raise CheckError(f"{self.client.name} reads other values than were written")
+            raise CheckError(f"{self.reader.name} reads other values than were written")
         return f"xxh3 of {values.size} values"
 
     def collect(self) -> dict[str, float]:
         """Count what passed over the wire."""
-        return count_requests(self.testbed.take_trace(), self.n_in_flight)
+        return count_requests(self.testbed.take_trace(), self.concurrency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +128,9 @@ class FormatWrite(Steps):
 
     def check(self, _nothing: object) -> str:
         """Read back what was written, compare it, and remove it."""
-        client = next(each for each in CLIENTS.values() if each.format == self.name)
+        reader = next(one for one in FORMAT_READERS.values() if one.format == self.name)
         readers.forget_clients({})
-        values = client.open(self.folder, self.kept.stored, 1)(choose("whole", self.kept.stored))
+        values = reader.open(self.folder, self.kept.stored, 1)(choose("whole", self.kept.stored))
         if digest(values) != self.kept.digests["whole"]:
             raise CheckError(f"{self.name} holds other values than were written")
         self.folder.clear()
@@ -163,9 +165,14 @@ def contend_writes(names: Sequence[str], kept: Kept) -> list[Contender]:
 
 
 def list_missing(names: Sequence[str]) -> dict[str, str]:
-    """Name the contenders that cannot run here, and what to install for each."""
-    missing = {name: CLIENTS[name].missing() for name in names}
-    return {name: f"pip install {' '.join(found)}" for name, found in missing.items() if found}
+    """Name the contenders that cannot run here, and what to install for each.
+
+    Where a page is rendered from its record, one that is not installed is refused.
+    """
+    missing = {name: FORMAT_READERS[name].missing() for name in names}
+    return leave_out(
+        {name: f"pip install {' '.join(lacking)}" for name, lacking in missing.items() if lacking}
+    )
 
 
 def choose_control(names: Sequence[str]) -> str:

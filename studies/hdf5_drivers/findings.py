@@ -50,7 +50,7 @@ def describe_drivers(reads: Sequence[str]) -> pd.DataFrame:
         name: {
             "reads": DRIVERS[name].description,
             "settings": " ".join(f"{k}={v}" for k, v in DRIVERS[name].settings.items()) or "none",
-            "in flight, at most": DRIVERS[name].in_flight,
+            "in flight, at most": DRIVERS[name].concurrency,
         }
         for name in names
     }

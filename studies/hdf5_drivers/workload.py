@@ -11,7 +11,6 @@ from helpers.arrays.reads import count_requests, max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES, Driver, Tree, Values, prove, read_all
 from studies.hdf5_drivers.files import TASKS, StoredFile
-from studies.hdf5_drivers.ros3 import find_python, start_ros3
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Testbed
 from wire.host import Scalar
@@ -51,7 +50,7 @@ class FileRead(Steps):
         given = (f"{key}={value}" for key, value in self.driver.settings.items())
         return {
             "driver_settings": " ".join(given),
-            "concurrency": self.driver.in_flight,
+            "concurrency": self.driver.concurrency,
             "codec": "deflate with shuffle",
             "cache_state": "cold client, warm server",
         }
@@ -93,10 +92,8 @@ class FileRead(Steps):
         return f"xxh3 of the values of {answer.n_items} variables"
 
     def versions(self) -> Mapping[str, str]:
-        """Return what the process of ROS3 has imported, if it reads there."""
-        has_ros3 = self.driver.name.startswith("ros3") and find_python()
-        found = start_ros3(find_python()).versions if has_ros3 else {}
-        return {f"{name} of ROS3": version for name, version in found.items()}
+        """Return what another process has imported, where the driver reads there."""
+        return self.driver.list_versions()
 
     def collect(self) -> Mapping[str, float]:
         """Count what passed over the network; the trace is kept until the next read."""

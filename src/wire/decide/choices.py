@@ -11,6 +11,8 @@ from typing import Literal
 import numpy as np
 
 from wire.bed.networks import Profile, get_profile
+from wire.clients import CLIENTS as CLIENT_FACTS
+from wire.clients import ClientFacts
 from wire.decide.layouts import (
     APPEND_NBYTES,
     Access,
@@ -53,12 +55,19 @@ class Client:
     text: str  # how an answer calls it
     request_nbytes: tuple[float, float]  # of requests with which it was measured, least and most
     case: str = ""  # that measured it, in the region; empty where none did
-    in_flight: int | None = None  # concurrent requests, where these are no setting
-    measured_in_flight: int = 10  # concurrent requests with which it was measured
-    in_turn: float = 1.0  # requests for a chunk, one after the other
-    opening: tuple[int, int] = (0, 0)  # requests and waits that a dataset takes to open
+    is_settable: bool = False  # whether its users set the concurrent requests
     way: Way | None = None  # to read a file of HDF5; None for chunks of Zarr
     recipe: str = ""  # of the book, that has its lines
+
+    @property
+    def facts(self) -> ClientFacts:
+        """What it does at its defaults, with which it was measured."""
+        return CLIENT_FACTS[self.name]
+
+    @property
+    def in_flight(self) -> int | None:
+        """Concurrent requests; None where these are a setting."""
+        return None if self.is_settable else self.facts.concurrency
 
     def support(
         self, profile: Profile, request_nbytes: float, in_flight: int, *, is_many: bool = False
@@ -81,9 +90,9 @@ class Client:
         differs = []
         if not is_same_network:
             differs.append("over another network")
-        if in_flight != self.measured_in_flight:
-            plural = "s" * (self.measured_in_flight > 1)
-            differs.append(f"with {self.measured_in_flight} concurrent request{plural}")
+        if in_flight != (n_measured := self.facts.concurrency):
+            plural = "s" * (n_measured > 1)
+            differs.append(f"with {n_measured} concurrent request{plural}")
         if not low <= request_nbytes <= high:
             differs.append("with requests of another size")
         if is_many:
@@ -99,23 +108,51 @@ _WHOLE, _REFERENCES = Way("whole", "whole"), Way("references", "references")
 CLIENTS: Mapping[str, Client] = {
     one.name: one
     for one in (
-        # since 2026 s3fs asks for the length of each chunk first, and opening takes seven requests
-        # twice, mostly in turn (ledger of requests: zarr 3.4, s3fs 2026.9)
-        Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS, 10, 10, 2, (14, 8)),
-        Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS,
-               recipe="Open Zarr through obstore"),
-        Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.1e7, 5.2e7), _GRANULE, 1, 1,
-               way=DEFAULT),
-        Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), in_flight=1,
-               way=DEFAULT_HTTPS),
-        Client("obstore-whole", "h5py in memory, the file fetched whole by obstore", (8.0e6, 8.4e6),
-               _GRANULE, way=_WHOLE, recipe="Fetch the whole file in parallel ranges"),
-        Client("fsspec-tuned", "h5py over s3fs, 8 MiB blocks kept", (1.7e6, 8.4e6), _GRANULE, 1, 1,
-               way=BLOCKS, recipe="Keep blocks of a file object"),
-        Client("references", "virtual references, zarr over obstore", (3.7e4, 2.4e6), _GRANULE,
-               way=_REFERENCES, recipe="Virtual references"),
+        Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS),
+        Client(
+            "zarr-obstore",
+            "zarr over obstore",
+            (9e4, 2.4e7),
+            _FORMATS,
+            is_settable=True,
+            recipe="Open Zarr through obstore",
+        ),
+        Client(
+            "fsspec-readahead",
+            "h5py over s3fs.open, as it comes",
+            (2.1e7, 5.2e7),
+            _GRANULE,
+            way=DEFAULT,
+        ),
+        Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), way=DEFAULT_HTTPS),
+        Client(
+            "obstore-whole",
+            "h5py in memory, the file fetched whole by obstore",
+            (8.0e6, 8.4e6),
+            _GRANULE,
+            is_settable=True,
+            way=_WHOLE,
+            recipe="Fetch the whole file in parallel ranges",
+        ),
+        Client(
+            "fsspec-tuned",
+            "h5py over s3fs, 8 MiB blocks kept",
+            (1.7e6, 8.4e6),
+            _GRANULE,
+            way=BLOCKS,
+            recipe="Keep blocks of a file object",
+        ),
+        Client(
+            "references",
+            "virtual references, zarr over obstore",
+            (3.7e4, 2.4e6),
+            _GRANULE,
+            is_settable=True,
+            way=_REFERENCES,
+            recipe="Virtual references",
+        ),
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,11 +408,15 @@ def _expect_chunks(
 ) -> Forecast:
     """Predict an access to chunks of Zarr, which a service opens for each read."""
     one = expect(
-        pattern, access, layout, in_turn=client.in_turn, n_cores=question.asked.reader_cores
+        pattern,
+        access,
+        layout,
+        in_turn=client.facts.requests_per_chunk,
+        n_cores=question.asked.reader_cores,
     )
     if not question.asked.per_second:
         return one
-    n_opened, n_waits = client.opening
+    n_opened, n_waits = client.facts.opening
     waited_s = n_waits * pattern.store.network.first_byte_median_s
     p50_s, p95_s = one.p50_s + waited_s, one.p95_s + waited_s
     return replace(one, p50_s=p50_s, p95_s=p95_s, n_requests=one.n_requests + n_opened)

@@ -73,7 +73,11 @@ def write_form_data() -> str:
             "billing": write_prices(question),
         }
     clients = {
-        key: {"inFlight": one.in_flight or 64, "inTurn": one.in_turn, "opening": one.opening}
+        key: {
+            "inFlight": one.in_flight or 64,
+            "inTurn": one.facts.requests_per_chunk,
+            "opening": one.facts.opening,
+        }
         for key, one in (("plain", CLIENTS["zarr-s3fs"]), ("tuned", CLIENTS["zarr-obstore"]))
     }
     types = {name: np.dtype(name).itemsize for name in _TYPES}

@@ -8,65 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from wire.errors import UserError, convert_system_error, write_bytes
+from wire.errors import UserError, convert_system_error
 from wire.trace import recording
 
-if TYPE_CHECKING:
-    from wire.trace.recording import Recording
-
 KERNEL_NAME, KERNEL_TITLE = "python3-wire", "Python 3 (wire)"
-
-
-def write_cell(record: Recording) -> str:
-    """Write what a notebook shows below a cell: a summary, and a row for each line that asked."""
-    report = record.report
-    counts = Counter(record.sites)
-    rows = []
-    for site, count in counts.most_common():
-        label = "not known" if site is None else f"{site.file}, line {site.line}"
-        if site is not None and not site.is_certain:
-            label = f"about {label}"
-        inside = [
-            row for row, place in zip(record.requests, record.sites, strict=True) if place == site
-        ]
-        waited_s = _sum_spans([(row.start_s, row.end_s or row.start_s) for row in inside])
-        rows.append((waited_s, label, site.source if site else "", count, inside))
-    rows.sort(key=lambda row: -row[0])
-    body = "".join(
-        f"<tr><td>{escape(label)}</td><td><code>{escape(source)}</code></td><td>{count}</td>"
-        f"<td>{write_bytes(sum(row.nbytes for row in inside))}</td><td>{waited_s:.2f} s</td></tr>"
-        for waited_s, label, source, count, inside in rows
-    )
-    findings = "".join(
-        f"<li>{escape(finding.title)}: <code>{escape(finding.line)}</code></li>"
-        for finding in report.findings
-    )
-    unseen = (
-        f"<p>Not seen: {escape('; '.join(record.not_seen))}. What was opened before the first"
-        " traced cell goes past the gateway: open it again.</p>"
-        if record.not_seen
-        else ""
-    )
-    return (
-        f"<p><b>{escape(report.verdict)}</b></p><p>{report.n_requests} requests,"
-        f" {write_bytes(report.moved_nbytes)}, {report.n_waits} in turn, {report.wall_s:.2f} s.</p>"
-        f"{unseen}<ol>{findings}</ol><table><thead><tr><th>line</th><th></th><th>requests</th>"
-        f"<th>read</th><th>waited</th></tr></thead><tbody>{body}</tbody></table>"
-    )
-
-
-def _sum_spans(spans: list[tuple[float, float]]) -> float:
-    """Return for how many seconds at least one of some spans lasted."""
-    total_s, until_s = 0.0, float("-inf")
-    for begin_s, end_s in sorted(spans):
-        total_s += max(0.0, end_s - max(begin_s, until_s))
-        until_s = max(until_s, end_s)
-    return total_s
 
 
 def load_extension(shell: Any) -> None:
@@ -97,7 +45,7 @@ def _run_cell(line: str, cell: str) -> None:
         shell.execution_count = next_number
     if name:
         shell.user_ns[name] = record
-    shown = {"text/html": write_cell(record), "text/plain": str(record)}
+    shown = {"text/html": record._repr_html_(), "text/plain": str(record)}
     display.publish_display_data(shown)  # type: ignore[no-untyped-call]
     if result.error_in_exec is not None:
         raise result.error_in_exec

@@ -206,3 +206,25 @@ def test_a_test_holds_reads_to_a_budget(store: Location, tmp_path: Path) -> None
     completed = run_python("", store, *words, cwd=tmp_path)
     assert "1 failed, 1 passed" in completed.stdout, completed.stdout + completed.stderr
     assert "3 requests to" in completed.stdout
+
+
+@pytest.mark.slow
+def test_a_notebook_below_wire_trace_counts_its_own(kernels: Path, store: Location) -> None:
+    """In a lab that `wire trace` has started nothing goes past: cells are shown while it runs."""
+    path = kernels / "notebook.ipynb"
+    cells = [
+        "import s3fs\nfs = s3fs.S3FileSystem()",
+        "%load_ext wire",
+        READ.format(name="a", n=2),
+        COUNT.format(name="a"),
+    ]
+    code = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(nbformat.v4.new_notebook(cells=code), path)
+    wire = "from wire.cli import run; run()"
+    inner = [sys.executable, "-c", EXECUTE, str(path), "python3"]
+    words = ("-c", wire, "trace", "--out", str(kernels / "trace"), "--", *inner)
+    completed = run_python("", store, *words, cwd=kernels)
+    assert completed.returncode == 0, completed.stderr
+    outputs = nbformat.read(path, as_version=4).cells[3].outputs
+    assert find_text(outputs) == f"2 {[('In [3]', 2)] * 2} []\n"
+    assert "2 requests" in completed.stderr

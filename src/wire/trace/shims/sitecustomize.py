@@ -56,7 +56,7 @@ def _begin(parent=0):
     for name in (*_NAMES, _CERTIFI):
         path = _own_path(name)
         if not os.path.exists(path):
-            os.link(os.path.join(_FOLDER, "bundle.pem"), path)
+            os.link(os.path.join(_OPEN, f"{name}.pem"), path)
         if _is_ours(os.environ.get(name)):  # else it is the program's own by now
             os.environ[name] = path
     said = os.path.join(_SAID, str(os.getpid()))
@@ -435,6 +435,7 @@ if _FOLDER and importlib is not None:
     ):  # the folder is gone, say: the program runs as it would without us
         _begin()
         sys.meta_path.insert(0, _Leader())
+        sys.modules.setdefault("_wire_shim", sys.modules.get(__name__))
         with contextlib.suppress(Exception):
             _begin_sampling()
         for _name in [name for name in sys.modules if _is_led(name)]:  # imported before this one

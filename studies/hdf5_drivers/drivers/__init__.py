@@ -1,4 +1,7 @@
-"""Drivers: the ways to open a file in object storage, one line of a registry each, and what is read of it."""
+"""Drivers: the ways to open a file in object storage, and what is read of it.
+
+A driver registers itself here, or in a module of its own in this folder.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,11 @@ from numpy.typing import NDArray
 from virtualizarr.parsers import KerchunkJSONParser
 
 from helpers.arrays.readers import expected_warning, make_registry
+from helpers.plotting import palette
+from helpers.registry import Registry, leave_out
 from studies.hdf5_drivers.ros3 import ABSENT, find_python, start_ros3
 from wire.bed.locations import Location
+from wire.clients import CLIENTS
 from wire.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, Way, choose_earthaccess
 
 Values = list[NDArray[Any]]
@@ -106,10 +112,15 @@ def open_with_ros3(location: Location, settings: Settings) -> Tree:
     return Tree(file)
 
 
-def find_absent(reads: Iterable[str]) -> dict[str, str]:
-    """Find the reads whose driver is not here, each with the reason and how to get it."""
-    absent = [read for read in reads if read.startswith("ros3")]
-    return dict.fromkeys([] if find_python() else absent, ABSENT)
+def _explain_no_ros3() -> str:
+    """Explain how to get ROS3 where no Python here has it; return nothing where one has."""
+    return "" if find_python() else ABSENT
+
+
+def _list_versions_of_ros3() -> Mapping[str, str]:
+    """Return the versions that the process of ROS3 has imported."""
+    versions = start_ros3(find_python()).versions if find_python() else {}
+    return {f"{name} of ROS3": version for name, version in versions.items()}
 
 
 def open_with_xarray(location: Location, settings: Settings) -> Tree:
@@ -152,96 +163,176 @@ def open_references(location: Location, _settings: Settings) -> Tree:
         return Tree(zarr.open_group(store, mode="r", zarr_format=3), stands_for=CONVERTED)
 
 
-@dataclass(frozen=True, slots=True)
+def _need_nothing() -> str:
+    """Return no reason why a driver is absent: this environment has it."""
+    return ""
+
+
+def _import_nothing() -> Mapping[str, str]:
+    """Return no versions beside those that this process has imported."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
     """A way to open a file, with its settings."""
 
     name: str  # in parameter files, records and figures
+    label: str  # on pages
+    color: str  # in figures, of its library; with a marker for each of its caches
+    marker: str
     open: Callable[[Location, Settings], Tree]  # from the place of the file
     description: str  # one line for readers of the book
+    packages: tuple[str, ...]  # that it imports, whose versions decide what it does
     way: Way  # what it is to the model, which says what comes between library and network
     # settings of the client and of the library above it; what is not named is at its default
     settings: Settings = field(default_factory=dict)
+    # why it cannot run here and how to get it, and versions of a process of its own
+    explain_absence: Callable[[], str] = _need_nothing
+    list_versions: Callable[[], Mapping[str, str]] = _import_nothing
 
     @property
-    def in_flight(self) -> int:
-        """Requests that its settings or defaults let it have in flight."""
+    def concurrency(self) -> int:
+        """Concurrent requests that its settings or defaults allow."""
         return self.way.in_flight
+
+    def read(self, tree: Tree, names: Sequence[str]) -> Values:
+        """Read variables whole, one after the other."""
+        return read_all(tree, names)
+
+
+DRIVERS: Registry[Driver] = Registry("driver", __name__)
+"""Every driver of the book in its settings, by name; a module in this folder adds another."""
+
+
+def find_absent(reads: Iterable[str]) -> dict[str, str]:
+    """Find the "driver on layout" whose driver is not here, each with the reason and how to get it.
+
+    Where a page is rendered from its record, a driver that is not here is refused.
+    """
+    reasons = {read: DRIVERS[read.partition(" on ")[0]].explain_absence() for read in reads}
+    return leave_out({read: reason for read, reason in reasons.items() if reason})
 
 
 _LIBRARY_TUNED: Settings = {"page_buf_size": 16 * MIB, "rdcc_nbytes": 4 * MIB}  # as published
 _NO_BLOCKS: Settings = {"block_nbytes": 0, "blocks_nbytes": 0}
 
-DRIVERS: Mapping[str, Driver] = {
-    driver.name: driver
-    for driver in (
-        Driver(
-            "fsspec-readahead",
-            open_with_fsspec,
-            "h5py over `s3fs.open(path)`, nothing set",
-            DEFAULT,
-        ),
-        Driver("xarray", open_with_xarray, "`xarray.open_dataset(address)`, nothing set", XARRAY),
-        Driver(
-            "fsspec-none",
-            open_with_fsspec,
-            "h5py over an s3fs file object without a cache: published as the default",
-            Way("no cache", cache_type="none"),
-            {"cache_type": "none"},
-        ),
-        Driver(
-            "fsspec-tuned",
-            open_with_fsspec,
-            "h5py over blocks of 8 MiB, with page buffer and chunk cache: published as tuned",
-            BLOCKS,
-            {"cache_type": "blockcache", "block_size": 8 * MIB, **_LIBRARY_TUNED},
-        ),
-        Driver(
-            "obstore-whole",
-            open_whole,
-            "h5py in memory, after obstore fetched the file in ranges of 8 MiB, ten at once",
-            Way("whole", "whole", in_flight=10),
-            {"part_nbytes": 8 * MIB, "max_workers": 10},
-        ),
-        Driver(
-            "references",
-            open_references,
-            "virtual references to the chunks of the file, read as Zarr through obstore",
-            Way("references", "references", in_flight=10),
-        ),
-        Driver(
-            "earthaccess",
-            open_with_earthaccess,
-            "h5py over the file object that `earthaccess.open` makes: blocks of 4 to 16 MiB, the next one fetched too",
-            choose_earthaccess(0),
-        ),
-        Driver(
-            "ros3",
-            open_with_ros3,
-            "HDF5's own S3 driver, nothing set: blocks of 16 MiB and a page buffer of 64 MiB",
-            Way("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB),
-        ),
-        Driver(
-            "ros3-none",
-            open_with_ros3,
-            "HDF5's own S3 driver without any cache: published as the default",
-            Way("ROS3, no cache", cache_type="none"),
-            {**_NO_BLOCKS, "page_buf_size": 0},
-        ),
-        Driver(
-            "ros3-tuned",
-            open_with_ros3,
-            "HDF5's own S3 driver with page buffer and chunk cache: published as tuned",
-            Way("ROS3, page buffer", cache_type="none", page_buffer_nbytes=16 * MIB),
-            {**_NO_BLOCKS, **_LIBRARY_TUNED},
-        ),
-        Driver(
-            "ros3-blocks",
-            open_with_ros3,
-            "HDF5's own S3 driver with all caches of the tuned file object: blocks of 8 MiB, 256 MiB in all",
-            BLOCKS,
-            {"block_nbytes": 8 * MIB, "blocks_nbytes": 256 * MIB, **_LIBRARY_TUNED},
-        ),
-    )
+_S3FS, _OBSTORE = ("h5py", "s3fs"), ("h5py", "obstore")
+_ROS3: dict[str, Any] = {
+    "color": palette.RED,
+    "open": open_with_ros3,
+    "packages": (),  # those of another process
+    "explain_absence": _explain_no_ros3,
+    "list_versions": _list_versions_of_ros3,
 }
-"""Every driver of the book in its settings, by name; another is a line here and what opens it."""
+
+DRIVERS.register(
+    Driver(
+        name="fsspec-readahead",
+        label=CLIENTS["fsspec-readahead"].label,
+        color=palette.BLUE,
+        marker=">",
+        open=open_with_fsspec,
+        description="h5py over `s3fs.open(path)`, nothing set",
+        packages=_S3FS,
+        way=DEFAULT,
+    ),
+    Driver(
+        name="xarray",
+        label="xarray, default",
+        color=palette.PURPLE,
+        marker="v",
+        open=open_with_xarray,
+        description="`xarray.open_dataset(address)`, nothing set",
+        packages=("xarray", "h5netcdf", "s3fs"),
+        way=XARRAY,
+    ),
+    Driver(
+        name="fsspec-none",
+        label="s3fs, no cache",
+        color=palette.BLUE,
+        marker="d",
+        open=open_with_fsspec,
+        description="h5py over an s3fs file object without a cache: published as the default",
+        packages=_S3FS,
+        way=Way("no cache", cache_type="none"),
+        settings={"cache_type": "none"},
+    ),
+    Driver(
+        name="fsspec-tuned",
+        label=CLIENTS["fsspec-tuned"].label,
+        color=palette.BLUE,
+        marker="o",
+        open=open_with_fsspec,
+        description="h5py over blocks of 8 MiB, with page buffer and chunk cache: published as tuned",
+        packages=_S3FS,
+        way=BLOCKS,
+        settings={"cache_type": "blockcache", "block_size": 8 * MIB, **_LIBRARY_TUNED},
+    ),
+    Driver(
+        name="obstore-whole",
+        label=CLIENTS["obstore-whole"].label,
+        color=palette.GREEN,
+        marker="*",
+        open=open_whole,
+        description="h5py in memory, after obstore fetched the file in ranges of 8 MiB, ten at once",
+        packages=_OBSTORE,
+        way=Way("whole", "whole", in_flight=CLIENTS["obstore-whole"].concurrency),
+        settings={"part_nbytes": 8 * MIB, "max_workers": CLIENTS["obstore-whole"].concurrency},
+    ),
+    Driver(
+        name="references",
+        label=CLIENTS["references"].label,
+        color=palette.INDIGO,
+        marker="h",
+        open=open_references,
+        description="virtual references to the chunks of the file, read as Zarr through obstore",
+        packages=CLIENTS["references"].packages,
+        way=Way("references", "references", in_flight=CLIENTS["references"].concurrency),
+    ),
+    Driver(
+        name="earthaccess",
+        label="earthaccess, default",
+        color=palette.BROWN,
+        marker="^",
+        open=open_with_earthaccess,
+        description="h5py over the file object that `earthaccess.open` makes: blocks of 4 to 16 MiB, the next one fetched too",
+        packages=_S3FS,
+        way=choose_earthaccess(0),
+    ),
+    Driver(
+        **_ROS3,
+        name="ros3",
+        label="ROS3, default",
+        marker="<",
+        description="HDF5's own S3 driver, nothing set: blocks of 16 MiB and a page buffer of 64 MiB",
+        way=Way("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB),
+    ),
+    Driver(
+        **_ROS3,
+        name="ros3-none",
+        label="ROS3, no cache",
+        marker="D",
+        description="HDF5's own S3 driver without any cache: published as the default",
+        way=Way("ROS3, no cache", cache_type="none"),
+        settings={**_NO_BLOCKS, "page_buf_size": 0},
+    ),
+    Driver(
+        **_ROS3,
+        name="ros3-tuned",
+        label="ROS3, page buffer",
+        marker="p",
+        description="HDF5's own S3 driver with page buffer and chunk cache: published as tuned",
+        way=Way("ROS3, page buffer", cache_type="none", page_buffer_nbytes=16 * MIB),
+        settings={**_NO_BLOCKS, **_LIBRARY_TUNED},
+    ),
+    Driver(
+        **_ROS3,
+        name="ros3-blocks",
+        label="ROS3, 8 MiB blocks",
+        marker="s",
+        description="HDF5's own S3 driver with all caches of the tuned file object: blocks of 8 MiB, 256 MiB in all",
+        way=BLOCKS,
+        settings={"block_nbytes": 8 * MIB, "blocks_nbytes": 256 * MIB, **_LIBRARY_TUNED},
+    ),
+)
