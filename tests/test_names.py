@@ -12,10 +12,64 @@ from helpers.paths import ROOT
 
 FOLDERS = ("_ext", "helpers", "runner", "src", "studies")
 VAGUE = frozenset(
-    "one ones two found told at kept asked given said what how way each it ours theirs others other"
-    " such same again known spelt spelled took taken made seen right_one that this these those them"
-    " they who whom whose here there so far off by under above thing things piece like likes much"
-    " many few some".split()
+    [
+        "one",
+        "ones",
+        "two",
+        "found",
+        "told",
+        "at",
+        "kept",
+        "asked",
+        "given",
+        "said",
+        "what",
+        "how",
+        "way",
+        "each",
+        "it",
+        "ours",
+        "theirs",
+        "others",
+        "other",
+        "such",
+        "same",
+        "again",
+        "known",
+        "spelt",
+        "spelled",
+        "took",
+        "taken",
+        "made",
+        "seen",
+        "right_one",
+        "that",
+        "this",
+        "these",
+        "those",
+        "them",
+        "they",
+        "who",
+        "whom",
+        "whose",
+        "here",
+        "there",
+        "so",
+        "far",
+        "off",
+        "by",
+        "under",
+        "above",
+        "thing",
+        "things",
+        "piece",
+        "like",
+        "likes",
+        "much",
+        "many",
+        "few",
+        "some",
+    ]
 )
 """Pronouns, participles and prepositions: they say of a thing where it came from, not what it is."""
 

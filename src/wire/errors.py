@@ -103,7 +103,7 @@ def describe_system_error(error: OSError) -> str:
 
     Examples
     --------
-    >>> explain_system(FileNotFoundError(2, "No such file or directory"))
+    >>> describe_system_error(FileNotFoundError(2, "No such file or directory"))
     'nothing is there'
     """
     name = errno.errorcode.get(error.errno or 0, "")
@@ -241,7 +241,7 @@ def format_size(value: float) -> str:
 
     Examples
     --------
-    >>> write_bytes(1_048_576), write_bytes(40)
+    >>> format_size(1_048_576), format_size(40)
     ('1.05 MB', '40 bytes')
     """
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

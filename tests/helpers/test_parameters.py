@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jsonschema
-import nbformat
 import papermill
 import pytest
 import yaml
@@ -106,22 +105,14 @@ def test_every_field_of_a_study_is_described(study: str, name: str) -> None:
 
 @pytest.mark.parametrize("study", MODELS)
 def test_what_is_made_of_a_model_is_in_step(study: str) -> None:
-    """The cell of its notebook, papermill's help, the schema of its cases, and its defaults."""
+    """Papermill reads each parameter with its help out of the cell, and the schema takes the defaults."""
     model = MODELS[study]
     defaults = model().model_dump()
     assert model.read({**defaults, "pandas": object()}) == defaults
-    source = ROOT / "notebooks" / f"{study}.ipynb"
-    [cell] = [
-        cell
-        for cell in nbformat.read(source, as_version=4).cells
-        if "parameters" in cell.metadata.get("tags", [])
-    ]
-    given = {line.target.id: ast.literal_eval(line.value) for line in ast.parse(cell.source).body}
-    assert given == defaults
-    told = papermill.inspect_notebook(str(source))
-    assert set(told) == set(defaults)
-    for name, one in model.model_fields.items():
-        assert told[name]["help"].startswith(one.description)
+    told = papermill.inspect_notebook(str(ROOT / "notebooks" / f"{study}.ipynb"))
+    assert {name: ast.literal_eval(about["default"]) for name, about in told.items()} == defaults
+    for name, info in model.model_fields.items():
+        assert told[name]["help"].startswith(info.description)
         assert re.fullmatch(r"(list\[)*(str|int|float)\]*", told[name]["inferred_type_name"])
     schema = json.loads((ROOT / "parameters" / f"{study}.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -129,12 +120,33 @@ def test_what_is_made_of_a_model_is_in_step(study: str) -> None:
 
 
 def test_nothing_is_left_to_derive(tmp_path: Path) -> None:
-    """The committed schemas are what `wire derive` writes, and it mends what is not."""
+    """The committed schemas and cells are what `wire derive` writes, and it mends what is not."""
+    (tmp_path / "notebooks").mkdir()
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        notebook = json.loads(path.read_text())
+        [cell] = [
+            cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", [])
+        ]
+        cell["source"] = ["n_blocks: int = 3  # of old"]
+        (tmp_path / "notebooks" / path.name).write_text(json.dumps(notebook))
     changed = cases.write_derived(tmp_path)
-    assert {path.name for path in changed} == {f"{study}.schema.json" for study in MODELS}
+    assert {path.name for path in changed if path.suffix == ".json"} == {
+        f"{study}.schema.json" for study in MODELS
+    }
+    assert {path.name for path in changed} >= {f"{study}.ipynb" for study in MODELS}
     for path in changed:
-        assert path.read_bytes() == (ROOT / "parameters" / path.name).read_bytes()
+        assert path.read_bytes() == (ROOT / path.relative_to(tmp_path)).read_bytes()
     assert cases.write_derived(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "title", [f"{study}.{case}" for study in MODELS for case in MODELS[study].own_notebooks]
+)
+def test_the_notebook_of_a_case_has_defaults_that_its_study_can_run_with(title: str) -> None:
+    """They are checked as a case file is."""
+    told = papermill.inspect_notebook(str(ROOT / "notebooks" / f"{title}.ipynb"))
+    values = {name: ast.literal_eval(about["default"]) for name, about in told.items()}
+    MODELS[title.partition(".")[0]].check(values, title)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))

@@ -152,7 +152,7 @@ def describe_failure(error: Exception, patience_s: float = 0) -> str:
 
     Examples
     --------
-    >>> tell_failure(OSError("GET in 1 ms - Server returned non-2xx status code: 503 Slow Down: "))
+    >>> describe_failure(OSError("GET in 1 ms - Server returned non-2xx status code: 503 Slow Down: "))
     'it answers 503 Slow Down'
     """
     text = " ".join(str(error).split())
