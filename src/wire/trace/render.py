@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from http import HTTPStatus
 
 from wire.errors import cut, printable, write_bytes
-from wire.trace.findings import N_PRINTED
+from wire.trace.causes.results import describe_status
+from wire.trace.findings import N_PRINTED, format_seconds
 from wire.trace.report import Finding, Report
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
@@ -17,6 +17,8 @@ _TIME = {
     "bodies": "receiving", "client": "the client cannot keep up", "processor": "CPU",
     "idle": "idle",
 }  # fmt: skip
+_INDENT = " " * 10
+_WORTH_A_LINE = 0.05  # share of the time
 _LIMIT = 0.5  # share of a processor from which on the gateway may be what is waited for
 
 
@@ -26,23 +28,69 @@ def render(report: Report, command: Sequence[str]) -> Iterator[str]:
 
 
 def _render(report: Report, command: Sequence[str]) -> Iterator[str]:
+    yield report.verdict
+    if not report.n_requests:
+        yield from (f"not seen: {place}" for place in report.not_seen)
+        return
     yield from _summarise(report)
-    for number, one in enumerate(report.findings[:N_PRINTED], 1):
-        yield f"{number}  {one.title}: {one.evidence}"
-        yield f"     {one.line}"
-        if gain := _gain(one, report):
-            yield f"     {gain}"
-        if one.setting:
-            yield f"     wire trace --try {one.setting} -- {shlex.join(command)}   measures it"
-        yield f"     {BOOK}{one.see}"
-    if report.n_requests and not report.findings and not report.notes:
-        yield "no known cause that is worth a change"
+    yield from _list_phases(report, command)
     yield from report.notes
-    yield from (f"not seen: {one}" for one in report.not_seen)
+    yield from (f"not seen: {place}" for place in report.not_seen)
+
+
+def _list_phases(report: Report, command: Sequence[str]) -> Iterator[str]:
+    """Write where a program waited, with the causes that are worth a change, the most serious first."""
+    printed = report.findings[:N_PRINTED]
+    # the phase of the most serious cause comes first, then those without one by their time
+    numbers = list(dict.fromkeys(finding.phase for finding in printed))
+    longest = [number for number in range(len(report.phases)) if number not in numbers]
+    wall_s = report.reading_s
+    for number in numbers:
+        yield _name_phase(report, number)
+        for finding in printed:
+            if finding.phase == number:
+                yield from _describe_finding(finding, report, command)
+    for number in longest[: N_PRINTED - len(numbers)]:
+        if report.phases[number].waited_s >= _WORTH_A_LINE * wall_s:
+            yield f"{_name_phase(report, number)}: nothing known to change"
+    busy_s = sum(report.time_s.get(part, 0.0) for part in ("start", "processor"))
+    if busy_s >= _WORTH_A_LINE * wall_s:
+        yield f"{_align(busy_s)}  start-up and CPU"
+
+
+def _name_phase(report: Report, number: int) -> str:
+    """Write a phase: its seconds, its line in the program, and its requests."""
+    if not 0 <= number < len(report.phases):
+        return f"{_align(report.reading_s)}  the whole program"
+    phase = report.phases[number]
+    requests = f"{phase.n_requests:,} requests"
+    if phase.code_line is None:
+        client = f" of {phase.client}" if phase.client else ""
+        return f"{_align(phase.waited_s)}  {requests}{client}"
+    source = f"  {cut(phase.code_line.source)}" if phase.code_line.source else ""
+    return f"{_align(phase.waited_s)}  {phase.code_line.label}{source}  ({requests})"
+
+
+def _align(seconds: float) -> str:
+    return f"{format_seconds(seconds):>8}"
+
+
+def _describe_finding(finding: Finding, report: Report, command: Sequence[str]) -> Iterator[str]:
+    """Write a cause: what was seen of it, what to write instead, what that gains, and how to try it."""
+    yield f"{_INDENT}{finding.title}: {finding.evidence}"
+    for mark, line in zip(("->", *["  "] * 99), finding.line.splitlines(), strict=False):
+        yield f"{_INDENT}{mark} {line}"
+    if gain := describe_gain(finding, report):
+        yield f"{_INDENT}   {gain}"
+    if finding.setting and command:
+        yield (
+            f"{_INDENT}-> wire trace --try {finding.setting} {shlex.join(command)}   measures it"
+        )
+    yield f"{_INDENT}   {BOOK}{finding.see}"
 
 
 def _summarise(report: Report) -> Iterator[str]:
-    """Say what was asked for and what it took, without causes."""
+    """Write what was asked for and what it took, without causes."""
     if report.gateway_share > _LIMIT:
         yield f"the gateway used a CPU for {_percent(report.gateway_share)} of the time: it may be the limit"
     if not report.n_requests:
@@ -50,20 +98,20 @@ def _summarise(report: Report) -> Iterator[str]:
         return
     n_hosts = f"{len(report.hosts)} hosts" if len(report.hosts) > 1 else cut(report.hosts[0])
     sent = f"; {write_bytes(report.sent_nbytes)} sent" if report.sent_nbytes else ""
+    counts = (
+        f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)},"
+        f" {report.n_waits:,} of them one after the other"
+    )
     if not report.time_s:  # which takes longer than a count
-        yield (
-            f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)};"
-            f" {report.n_waits:,} waits one after the other; {write_bytes(report.moved_nbytes)} moved{sent}"
-        )
+        yield f"{counts}; {write_bytes(report.moved_nbytes)} moved{sent}"
         return
     yield (
-        f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)};"
-        f" {report.n_waits:,} waits one after the other; at most {report.n_in_flight} concurrent;"
+        f"{counts}, at most {report.n_in_flight} concurrent;"
         f" {write_bytes(report.moved_nbytes)} moved, {write_bytes(report.unique_nbytes)} of it once{sent}"
     )
     shares = [f"{share} {_TIME[what]}" for what, share in _shares(report).items() if share != "0 %"]
     yield f"  time: {', '.join(shares)}; gateway {_percent(report.gateway_share)}"
-    yield f"  asked: {', '.join(f'{n:,} {kind}' for kind, n in report.kinds.items())}"
+    yield f"  requests: {', '.join(f'{n:,} {kind}' for kind, n in report.kinds.items())}"
     if report.refused:
         yield f"  failed: {', '.join(_refusals(report))}"
     median_s, p95_s = report.first_byte_s
@@ -76,11 +124,7 @@ def _summarise(report: Report) -> Iterator[str]:
 def _refusals(report: Report) -> Iterator[str]:
     """Name the answers that were none, as the standard does."""
     for status, number in report.refused.items():
-        try:
-            phrase = f"{status} {HTTPStatus(status).phrase}"
-        except ValueError:
-            phrase = f"status {status}" if status else "no answer"
-        yield f"{number:,} of {report.n_requests:,} {phrase}"
+        yield f"{number:,} of {report.n_requests:,} {describe_status(status)}"
 
 
 def _shares(report: Report) -> dict[str, str]:
@@ -93,16 +137,26 @@ def _shares(report: Report) -> dict[str, str]:
     return {what: f"{floors[what] + (what in up)} %" for what in exact}
 
 
-def _gain(one: Finding, report: Report) -> str:
-    if not one.gain:
+def describe_gain(finding: Finding, report: Report) -> str:
+    """Describe what a change gains: of the phase where that is not the whole, and of the program."""
+    if not finding.gain:
         return ""
-    times = f"{_seconds(one.seconds)} instead of {_seconds(report.predicted_s)}"
-    if not one.is_bound:
-        return f"predicted {one.gain:.2g}x faster: {times}"
-    low, high = f"{one.least_gain:.2g}", f"{one.gain:.2g}"
-    if not one.least_gain or low == high:
-        return f"{'predicted' if one.least_gain else 'at most'} {high}x faster: {times}"
-    return f"predicted {low}x to {high}x faster, for the trace does not show the bandwidth: {times} at best"
+    times = f"{_seconds(finding.seconds)} instead of {_seconds(report.predicted_s)}"
+    low, high = f"{finding.least_gain:.2g}", f"{finding.gain:.2g}"
+    if not finding.is_bound or (finding.least_gain and low == high):
+        gain = f"predicted {high}x faster: {times}"
+    elif not finding.least_gain:
+        gain = f"at most {high}x faster: {times}"
+    else:
+        gain = (
+            f"predicted {low}x to {high}x faster, for the trace does not show enough"
+            f" for one number: {times} at best"
+        )
+    phase_high = f"{finding.phase_gain:.2g}"
+    if finding.phase < 0 or phase_high == high:
+        return gain
+    most = "up to " if finding.is_bound else ""
+    return f"{gain} ({most}{phase_high}x for these requests alone)"
 
 
 def _seconds(seconds: float) -> str:
