@@ -224,7 +224,7 @@ LEAST_WAVES = 8
 def _say_what_counts(rows: pd.DataFrame) -> Iterator[str]:
     """Say whether processors count in a record, and how many of its reads have few waves of requests."""
     used = measured(rows)
-    counts = used.get("processors", pd.Series(math.nan, used.index)).notna()
+    counts = used["cpus"] > 0
     if (used.loc[~counts, "dilation"] > 1).any():
         scope = "in some reads " * bool(counts.any())
         yield (
