@@ -88,13 +88,13 @@ def list_accesses(table: pd.DataFrame) -> list[MeasuredAccess]:
     if not len(table):
         return []
     is_there = (table["absent"] == "") & (table["phase"] == "measured") & (table["n_requests"] > 0)
-    known = list_environments()
+    environments = list_environments()
     accesses = []
     for key, part in table[is_there].groupby(KEY, sort=False):
         client, layout, access, name = map(str, key)
-        if name not in known:
+        if name not in environments:
             continue
-        place, environment = known[name]
+        place, environment = environments[name]
         counts = [name for name in (*LEAST, *DETAIL) if name in part]
         first = part.sort_values("block").iloc[0]
         accesses.append(
@@ -131,13 +131,13 @@ def find_access(
     accesses: Sequence[MeasuredAccess], client: str, layout: str, access: str, version: str = ""
 ) -> MeasuredAccess | None:
     """Find an access with a release, or with the newest one."""
-    found = [
+    releases = [
         entry
         for entry in accesses
         if (entry.client, entry.layout, entry.access) == (client, layout, access)
         and version in ("", entry.version)
     ]
-    return max(found, key=lambda entry: entry.place, default=None)
+    return max(releases, key=lambda entry: entry.place, default=None)
 
 
 def count_requests(

@@ -61,7 +61,7 @@ class News:
     """All jumps of one release that have one reason, and the largest of them to show."""
 
     jump: Jump
-    others: tuple[Jump, ...]
+    smaller: tuple[Jump, ...]
     explanation: Explanation | None
     released: date | None
     taken_back: MeasuredAccess | None  # the same access with the line that takes the jump back
@@ -122,10 +122,10 @@ def list_news(
         backs = {jump.name: find_taken_back(jump, explanation, accesses) for jump in jumps}
         # the largest of those that were measured with the line too, where there are such
         ranked = sorted(jumps, key=lambda jump: (backs[jump.name] is not None, _size(jump)))
-        *others, largest = ranked
+        *smaller, largest = ranked
         released = dates.get((largest.after.package, largest.after.version))
         taken_back = backs[largest.name]
-        news.append(News(largest, tuple(others), explanation, released, taken_back))
+        news.append(News(largest, tuple(smaller), explanation, released, taken_back))
     newest = sorted(news, key=lambda entry: entry.jump.name)
     return sorted(newest, key=lambda entry: entry.released or date.min, reverse=True)
 
@@ -178,8 +178,8 @@ def _write_entry(entry: News) -> str:
         if entry.line:
             parts.append(f"Take it back with `{entry.line}`{_write_count(entry)}.")
         parts += [f"[Source]({link})." for link in entry.explanation.links[:1]]
-    if entry.others:
-        parts.append(f"Other accesses: {len(entry.others)}.")
+    if entry.smaller:
+        parts.append(f"Other accesses: {len(entry.smaller)}.")
     parts.append(f"[Row](#{jump.name}).")
     return " ".join(parts)
 

@@ -81,10 +81,12 @@ def make_environments(requirement: str) -> tuple[str, Environment, Environment]:
     listed = {environment.package: environment for environment in read_environments()[1:]}
     by_name = {name.lower(): environment for name, environment in listed.items()}
     if package not in by_name or by_name[package].node:
-        allowed = ", ".join(sorted(name for name, one in by_name.items() if not one.node))
+        allowed = ", ".join(sorted(name for name, listing in by_name.items() if not listing.node))
         raise UserError("--with", requirement, f"a package of the ledger: {allowed}")
     last = by_name[package]
-    others = tuple(name for name in last.packages if not name.lower().startswith(f"{package}=="))
+    companions = tuple(
+        name for name in last.packages if not name.lower().startswith(f"{package}==")
+    )
     today = datetime.now(UTC).date().isoformat()
     name, _, place = (part.strip() for part in requirement.partition("@"))
     folder = Path(place or requirement)
@@ -92,8 +94,8 @@ def make_environments(requirement: str) -> tuple[str, Environment, Environment]:
         requirement = f"{name if place else package} @ {folder.resolve().as_uri()}"
     is_newest = requirement.strip().lower() == package
     before = f"{package}=={last.version}" if is_newest else package
-    release = Environment(RELEASE, last.clients, (before, *others), today, last.python)
-    candidate = Environment(CANDIDATE, last.clients, (requirement, *others), today, last.python)
+    release = Environment(RELEASE, last.clients, (before, *companions), today, last.python)
+    candidate = Environment(CANDIDATE, last.clients, (requirement, *companions), today, last.python)
     return package, release, candidate
 
 

@@ -66,7 +66,9 @@ def list_newest() -> list[str]:
     """List the packages of the ledger that pip installs, of which the newest release is checked."""
     return list(
         dict.fromkeys(
-            one.package for one in read_environments()[1:] if one.package and not one.node
+            environment.package
+            for environment in read_environments()[1:]
+            if environment.package and not environment.node
         )
     )
 

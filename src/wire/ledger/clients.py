@@ -327,7 +327,7 @@ def read_by_pyarrow(place: SimpleNamespace, name: str) -> int:
 def read_by_zarrita(place: SimpleNamespace, name: str, part: Any) -> int:
     """Read a part of an array by zarrita on node, as browsers read it over HTTP."""
     program = Path(__file__).with_name("zarrita.mjs")
-    ends = [piece.indices(n)[:2] for piece, n in zip(part, place.array_shape)]
+    ends = [selection.indices(n)[:2] for selection, n in zip(part, place.array_shape)]
     job = json.dumps({"url": http_url(place, name) + "/values", "ends": ends})
     completed = subprocess.run(
         ["node", str(program), place.node_modules, job],

@@ -64,14 +64,14 @@ def read_environments(path: Path = LISTED) -> list[Environment]:
             environments.append(_describe(name, **(shared | day), is_stack=True))
     for package, group in listed["changes"].items():
         settings = {"until": listed["today"], "python": listed["python"], **group}
-        others, versions = settings.pop("packages"), settings.pop("versions")
+        companions, versions = settings.pop("packages"), settings.pop("versions")
         templates = settings.pop("pinned", [package])
         for version in versions:
             pinned = [f"{name}=={version}" for name in templates]
             if "node" in settings:
                 settings["node"], pinned = [f"{package}@{version}"], []
             name = f"{package} {version}"
-            environments.append(_describe(name, packages=[*pinned, *others], **settings))
+            environments.append(_describe(name, packages=[*pinned, *companions], **settings))
     return environments
 
 

@@ -249,7 +249,7 @@ def open_ledger(
     """Open all that clients need to be measured."""
     needed = {CLIENTS[name].service for name in names}
     with (
-        services.open_services(needed, testbed, stored, profile, seed=seed) as (there, absent),
+        services.open_services(needed, testbed, stored, profile, seed=seed) as (opened, absent),
         ClientProcess({environment.name: environment for environment in environments}) as processes,
     ):
-        yield Ledger(testbed, stored, there, absent, processes)
+        yield Ledger(testbed, stored, opened, absent, processes)
