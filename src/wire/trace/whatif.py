@@ -30,6 +30,8 @@ _N_DRAWS = 5
 MAX_REPLAYED = 10_000
 """Requests of a trace up to which all are replayed; of more some of each stretch of time are."""
 
+_SAMPLED = 2_000  # requests of a longer run that are replayed
+_LEAST_REPLAYED = 100  # of a phase of it
 _N_STRETCHES = 20
 
 
@@ -307,7 +309,7 @@ class Trace:
 
         Of many requests some of each stretch of time are replayed, and stand for the stretch.
         """
-        if len(self.rows) <= MAX_REPLAYED:
+        if len(self.rows) <= self._max_replayed:
             return self._replay(edit, seen)
         found_s = 0.0
         place = {one.rows[0]: one for one in edit.asked}
@@ -339,9 +341,17 @@ class Trace:
         return keep(self.rows)
 
     @property
+    def _max_replayed(self) -> int:
+        """Requests of this trace that are replayed: its part of those of a run that has more."""
+        n_all = len(self.root.rows)
+        if n_all <= MAX_REPLAYED:
+            return MAX_REPLAYED
+        return max(_LEAST_REPLAYED, min(_SAMPLED, MAX_REPLAYED) * len(self.rows) // n_all)
+
+    @property
     def n_replayed(self) -> int:
         """Number of requests that predictions rest on."""
-        is_whole = len(self.rows) <= MAX_REPLAYED
+        is_whole = len(self.rows) <= self._max_replayed
         return len(self.rows) if is_whole else sum(len(part.rows) for _, part, _ in self._stretches)
 
     @cached_property
@@ -355,7 +365,7 @@ class Trace:
         edges = [bisect_left(starts_s, begin_s + number * step_s) for number in range(_N_STRETCHES)]
         stretches = list[tuple[int, Trace, float]]()
         for first, last in pairwise([*edges, len(self.rows)]):
-            chosen = range(first, min(last, first + MAX_REPLAYED // _N_STRETCHES))
+            chosen = range(first, min(last, first + self._max_replayed // _N_STRETCHES))
             if chosen:
                 part = self.select(chosen, self.clock)
                 whole_s = starts_s[last] - starts_s[first]
