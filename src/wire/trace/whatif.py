@@ -138,16 +138,18 @@ class Trace:
         set_ups_s = [row.handshake_s for row in self.rows if row.is_first]
         self._set_up_s = median(set_ups_s or [0.0]) if math.isnan(set_up_s) else set_up_s
         self._base_s = dict[Network, float]()  # what the trace takes as it is, by network
-        # the last look at each object before a request for it: what it waits for, though another ended later
-        self._looked = dict[int, int]()
-        looks = dict[tuple[str, str], int]()
+
+    @cached_property
+    def _looked(self) -> dict[int, int]:
+        """The last look at each object before a request for it: what that waits for, whatever ended later."""
+        looked, looks = dict[int, int](), dict[tuple[str, str], int]()
         for i, row in enumerate(self.rows):
-            at = (row.host, row.key)
-            if at in looks and self.rows[looks[at]].end_s <= row.start_s + TOLERANCE_S:
-                self._looked[i] = looks[at]
+            name = (row.host, row.key)
+            if name in looks and self.rows[looks[name]].end_s <= row.start_s + TOLERANCE_S:
+                looked[i] = looks[name]
             if row.method == "HEAD" or row.status in RETRIED:
-                looks[at] = i
-        self._previous = self._find_previous()
+                looks[name] = i
+        return looked
 
     @cached_property
     def seen(self) -> Network:
@@ -225,8 +227,9 @@ class Trace:
             return 0.0
         return self.clock.read(self._last_end_s) - self.clock.read(self.rows[0].start_s)
 
-    def _find_previous(self) -> list[int | None]:
-        """Find for each request the one that ended last of those that had begun before and ended by then."""
+    @cached_property
+    def _previous(self) -> list[int | None]:
+        """For each request the one that ended last of those that had begun before and ended by then."""
         under_way, previous = list[tuple[float, int]](), list[int | None]()
         latest: tuple[float, int] | None = None
         for i, row in enumerate(self.rows):
@@ -333,12 +336,7 @@ class Trace:
 
     def keep(self, dropped: Iterable[int] = ()) -> list[Asked]:
         """Ask for what was asked for, but for some."""
-        without = {*dropped}
-        return [one for one in self._asked if one.rows[0] not in without]
-
-    @cached_property
-    def _asked(self) -> list[Asked]:
-        return keep(self.rows)
+        return keep(self.rows, dropped)
 
     @property
     def _max_replayed(self) -> int:
