@@ -10,7 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from wire.deadline import deadline
-from wire.errors import write_bytes
+from wire.errors import format_size
 from wire.models import WORTH
 from wire.models.transfer import Network, count_waits
 from wire.trace import analysis
@@ -221,6 +221,7 @@ def _make_finding(
         phase=number,
         phase_gain=_times(base_s, top_s) if has_gain else 0.0,
         phase_least_gain=_times(base_s, low_s) if has_gain and not is_most else 0.0,
+        rows=sorted({place for candidate in group for place in _origin_of(candidate)}),
     )
     weight = cause.weight * (_HALF if is_bound else 1.0)
     return cause.rank, -weight * (_times(wall_s, saved_s) - 1), finding
@@ -344,10 +345,11 @@ def _list(run: Run, name: str) -> Report:
     """Report what needs one look at each request."""
     past = [
         f"connection of pid {bypass.pid} ({bypass.name}) to {bypass.address} past the gateway"
+        f"{'; ' * bool(bypass.remedy)}{bypass.remedy}"
         for bypass in run.bypassed
     ]
     tunnels = [
-        f"{tunnel.host}, {write_bytes(tunnel.nbytes_down)} passed on unread: {tunnel.reason}"
+        f"{tunnel.host}, {format_size(tunnel.nbytes_down)} passed on unread: {tunnel.reason}"
         for tunnel in run.unread
     ]
     refused = Counter(row.status for row in run.rows if row.status >= 400 or not row.status)
