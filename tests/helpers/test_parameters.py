@@ -111,19 +111,22 @@ def test_what_is_made_of_a_model_is_in_step(study: str) -> None:
     model = MODELS[study]
     defaults = model().model_dump()
     assert model.read({**defaults, "pandas": object()}) == defaults
-    source = ROOT / "notebooks" / f"{study}.ipynb"
-    [cell] = [
-        cell
-        for cell in nbformat.read(source, as_version=4).cells
-        if "parameters" in cell.metadata.get("tags", [])
-    ]
-    given = {line.target.id: ast.literal_eval(line.value) for line in ast.parse(cell.source).body}
-    assert given == defaults
-    told = papermill.inspect_notebook(str(source))
-    assert set(told) == set(defaults)
-    for name, one in model.model_fields.items():
-        assert told[name]["help"].startswith(one.description)
-        assert re.fullmatch(r"(list\[)*(str|int|float)\]*", told[name]["inferred_type_name"])
+    shared = ROOT / "notebooks" / f"{study}.ipynb"
+    for source in [shared] if shared.exists() else shared.parent.glob(f"{study}.*.ipynb"):
+        [cell] = [
+            cell
+            for cell in nbformat.read(source, as_version=4).cells
+            if "parameters" in cell.metadata.get("tags", [])
+        ]
+        body = ast.parse(cell.source).body
+        given = {line.target.id: ast.literal_eval(line.value) for line in body}
+        told = papermill.inspect_notebook(str(source))
+        if source == shared:
+            assert given == defaults
+        assert model.check(given, WHERE) and set(told) == set(given)
+        for name in given:
+            assert told[name]["help"].startswith(model.model_fields[name].description)
+            assert re.fullmatch(r"(list\[)*(str|int|float)\]*", told[name]["inferred_type_name"])
     schema = json.loads((ROOT / "parameters" / f"{study}.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(defaults, schema)
