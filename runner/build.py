@@ -237,10 +237,10 @@ def first_warning(log: str) -> str:
     found = [match for line in lines if (match := _WARNING.match(line))]
     if not found:  # what an extension raised says more than the box that is drawn around it
         raised = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): .", line)]
-        return f"book: not built: {([*filter(None, lines), *raised] or ['no message'])[-1]}"
+        return f"not built: {([*filter(None, lines), *raised] or ['no message'])[-1]}"
     page = (found[0]["page"] or "_config.yml").split("_build/stage/")[-1]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"book: {page}: {found[0]['text']}{more}"
+    return f"{page}: {found[0]['text']}{more}"
 
 
 def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list[Path]:

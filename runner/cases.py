@@ -227,14 +227,17 @@ def lock_case(case: Case) -> Iterator[None]:
 
 
 def write_derived(root: Path = ROOT) -> list[Path]:
-    """Write the schemas of case files, from the models of the studies; return those that changed."""
+    """Write what repeats the models of the studies, and return the files that changed.
+
+    These are the schemas of case files and the cells of notebooks that declare parameters.
+    """
     changed = []
     for name in list_studies():
         # every parameter may be left out, no other may stand
         schema = find_parameters(name).model_json_schema()
         schema.pop("description", None)
-        for one in schema["properties"].values():
-            one.pop("title", None)
+        for definition in schema["properties"].values():
+            definition.pop("title", None)
         schema = {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             **schema,
@@ -243,7 +246,19 @@ def write_derived(root: Path = ROOT) -> list[Path]:
         text = json.dumps(schema, indent=2) + "\n"
         path = root / "parameters" / f"{name}.schema.json"
         changed += [path] * write_changed(path, text)
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        changed += [path] * _write_parameter_cell(path)
     return changed
+
+
+def _write_parameter_cell(path: Path) -> bool:
+    """Write the cell of a notebook that declares its parameters; tell whether it changed."""
+    name, _, case = path.stem.partition(".")
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if "parameters" in cell["metadata"].get("tags", []):
+            cell["source"] = find_parameters(name).format_cell(case).splitlines(keepends=True)
+    return write_changed(path, json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_changed(path: Path, text: str) -> bool:

@@ -47,7 +47,7 @@ class UserError(ValueError):
     n_workers: 0; allowed: at least 1
     """
 
-    def __init__(self, where: str, value: object = "", allowed: object = "") -> None:
+    def __init__(self, where: str, value: object, allowed: object = "") -> None:
         self.where, self.allowed = redact(where), redact(str(allowed))
         # together, for a name may be what says that its value is secret
         pair = redact(f"{self.where}: {value}")
@@ -151,7 +151,7 @@ def convert_validation_error(error: Any, *, depth: int | None = None) -> UserErr
     if kind in ("value_error", "assertion_error"):  # of a check of our own, in its own words
         own = context.get("error")
         if not where:
-            return own if isinstance(own, UserError) else UserError(str(own or "another value"))
+            return own if isinstance(own, UserError) else UserError("", own or "another value")
         return UserError(where, show(first["input"]), own or "another value")
     if kind.startswith("missing"):
         return UserError(where, "is missing", "stated")

@@ -25,8 +25,8 @@ from studies.caching_costs.staleness import WATCHED
 from studies.chunk_shape.layouts import Medium, make_accesses
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.requests_in_flight.workload import POOLS
+from tests.refusals import refused
 from wire.costs.bill import OPTIONS
-from wire.errors import UserError
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_palettes_are_by_label_and_what_has_no_style_is_refused() -> None:
         labels = palette.labels(kind)
         assert {*labels.values()} == {*palette.colors(kind)} == {*palette.markers(kind)}
         assert len({*labels.values()}) == len(labels), kind
-    with pytest.raises(UserError, match="^reader: no colour and marker for nothing; allowed: "):
+    with refused("reader", "^no colour and marker for nothing"):
         find_style("nothing", "reader")
     assert find_style("raw", "reader").label == "raw reads"
 

@@ -18,8 +18,8 @@ from helpers.findings import Finding, read_findings, write_findings
 from helpers.paths import ROOT
 from runner import cli, pages, published, submitted
 from runner.cases import Case
+from tests.refusals import refused
 from tests.rows import make_row, write_record
-from wire.errors import UserError
 
 TABLES: dict[str, dict[str, Any]] = yaml.safe_load((published.FOLDER / "tables.yaml").read_text())
 CLAIMS = published.read_claims()
@@ -64,7 +64,7 @@ def make_claim(**more: Any) -> published.Claim:
 def test_a_claim_has_one_figure_of_each_case() -> None:
     """A second one would replace the first without a word."""
     figures = [published.Ours(case="study/case", key=key) for key in ("a", "b")]
-    with pytest.raises(UserError, match="study/case twice; allowed: each case once"):
+    with refused("it is so", "study/case twice", "each case once"):
         make_claim(ours=tuple(figures))
     assert make_claim(ours=(figures[0],)).ours
 
@@ -252,7 +252,7 @@ def test_claims_are_those_of_every_source() -> None:
 def test_a_figure_without_rows_is_refused() -> None:
     """A query that finds nothing is no figure."""
     absent = published.Figure(table="practitioners", over="quantity == 'no'", column="value")
-    with pytest.raises(UserError, match="^practitioners: no row where quantity == 'no'; allowed"):
+    with refused("practitioners", "^no row where quantity == 'no'", "."):
         absent.read()
 
 
@@ -296,30 +296,33 @@ def test_ratios_and_what_differs_in_origin_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("b", "says"),
+    ("b", "where", "value"),
     [
-        ({"case": "wide-area"}, "is of cluster-scaling/in-region, b.csv of cluster-scaling/wide"),
-        ({"phase": "warm-up"}, "b.csv: no measured row; allowed"),
-        ({"contender": "third"}, "no contender at a point in common"),
-        (None, "b.csv: cannot be read as a record: nothing is there"),
-        ("a,b\n1,2\n", "b.csv: not a record of this schema: differs in"),
+        (
+            {"case": "wide-area"},
+            r"a\.csv",
+            r"of cluster-scaling/in-region, b\.csv of cluster-scaling/wide",
+        ),
+        ({"phase": "warm-up"}, r"b\.csv", "^no measured row"),
+        ({"contender": "third"}, r"a\.csv and b\.csv", "no contender at a point in common"),
+        (None, r"b\.csv", "^cannot be read as a record: nothing is there"),
+        ("a,b\n1,2\n", r"b\.csv", "^not a record of this schema: differs in"),
     ],
 )
-def test_records_that_do_not_compare(b: Any, says: str, tmp_path: Path) -> None:
+def test_records_that_do_not_compare(b: Any, where: str, value: str, tmp_path: Path) -> None:
     """Each is one line that names the file."""
     a, path = write(tmp_path / "a.csv"), tmp_path / "b.csv"
     if isinstance(b, dict):
         write_record(path, [make_row(**b)])
     elif b is not None:
         path.write_text(b)
-    with pytest.raises(UserError, match=says) as caught:
+    with refused(where, value):
         compare(a, path)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_name_of_a_record_shows_no_password() -> None:
     """A path loses its scheme in its name, by which a password would be known."""
-    with pytest.raises(UserError, match=r"^\*\*\*@b: cannot be read as a record: nothing is there"):
+    with refused(r"\*\*\*@b", "^cannot be read as a record: nothing is there"):
         published.compare_records(*[Path("s3://u:hunter22pw@b")] * 2)
 
 
@@ -329,12 +332,12 @@ def test_a_case_is_its_record_and_the_reference(
     """Of a case, a site's record is laid over the reference; one that was not measured is told."""
     case = Case("laptop", "cluster-scaling", "in-region", tmp_path)
     monkeypatch.setattr(published, "find_case", lambda title, site: case)
-    with pytest.raises(UserError, match="has no record at site laptop; allowed: after wire run"):
+    with refused("CASE", "has no record at site laptop", "after wire run"):
         compare(case.title)
     write(case.result(".csv"), times=2.0)
     write(case.result(".csv", "reference"))
     assert "laptop/cluster-scaling/in-region.csv" in compare(case.title)
-    with pytest.raises(UserError, match=r"allowed: A\.csv B\.csv, or CASE"):
+    with refused("compare", allowed=r"A\.csv B\.csv, or CASE"):
         compare("a.csv")
 
 
@@ -381,27 +384,27 @@ def test_records_are_sent_whole_and_shown(tmp_path: Path, monkeypatch: pytest.Mo
     case = Case("laptop", *CASE.split("/"), tmp_path)
     monkeypatch.setattr(submitted, "find_case", lambda title, site: case)
     folder = tmp_path / "submitted"
-    with pytest.raises(UserError, match="no record; allowed: after wire run"):
+    with refused("cluster-scaling/in-region", "no record", "after wire run"):
         submitted.submit("ada", [CASE], "laptop", folder=folder)
     write_record(case.result(".csv"), [make_row(), make_row(block=1)])
     into = submitted.submit("ada", [CASE], "laptop", folder=folder)
     (line,) = submitted.read_all(folder).lines
     assert line[:2] == ("ada", CASE) and line[3] == "embedded"
     (into / "more.csv").write_text("a\n")
-    with pytest.raises(UserError, match="ada: more.csv is not as"):
+    with refused("ada", "^more.csv is not as"):
         submitted.check(into)
     (into / "more.csv").unlink()
     record = into / f"{CASE}.csv"
     record.write_text(record.read_text() + "x")
-    with pytest.raises(UserError, match="was changed"):
+    with refused("ada", "was changed"):
         submitted.check(into)
     (into / submitted.DIGESTS).write_text("5")
-    with pytest.raises(UserError, match=r"ada: sha256\.json names no files"):
+    with refused("ada", r"^sha256\.json names no files"):
         submitted.check(into)
     (into / submitted.DIGESTS).unlink()
-    with pytest.raises(UserError, match=r"ada: no sha256\.json"):
+    with refused("ada", r"^no sha256\.json"):
         submitted.check(into)
-    with pytest.raises(UserError, match="allowed: a name"):
+    with refused("SITE", allowed="a name"):
         submitted.submit("../ada", [CASE], "laptop")
 
 

@@ -27,7 +27,7 @@ import psutil
 import wire
 from wire.bed.certificates import BUNDLE_VARIABLES
 from wire.bed.networks import Profile
-from wire.bed.process import listen
+from wire.bed.relay import listen
 from wire.errors import UserError, convert_system_error, describe_refusal, explain_system, show
 from wire.trace import lines
 from wire.trace.gateway import Batch, Settings, find_processes

@@ -47,6 +47,9 @@ class TracedRequest(RequestRow):
     handshake_s: float = 0.0  # set-up of the connection to the store, of the first request on it
     client_blocked_s: float = 0.0  # of the body: waiting for the program to take them
     is_listing: bool = False  # whether its query asks for names of objects
+    location_host: str = (
+        ""  # of a redirect: the host that it leads to, and nothing of its path or query
+    )
 
 
 @dataclass(slots=True)
@@ -79,6 +82,17 @@ class CallSite:
     source: str  # the line, stripped; "" where it cannot be read
     library_call: str  # dotted name of the function just below the user's line; "" where none
     is_certain: bool  # an uncertain one is printed with "about"
+
+    @property
+    def label(self) -> str:
+        """Name the line as `file:line`.
+
+        Examples
+        --------
+        >>> CallSite("my.py", 14, "<module>", "", "", False).label
+        'about my.py:14'
+        """
+        return f"{'' if self.is_certain else 'about '}{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,8 +205,8 @@ class Statements:
 class Readers:
     """Know which processes have opened the file with our authority in it."""
 
-    def __init__(self, folder: Path, nbytes: int, token: str) -> None:
-        self._folder, self._nbytes, self._token = folder, nbytes, token
+    def __init__(self, folder: Path, token: str) -> None:
+        self._folder, self._token = folder, token
         # by the file's name, when a process (its number, when it began) opened it first
         self._openings = defaultdict[str, dict[tuple[int, int], float]](dict)
         # when somebody did who was not seen
@@ -268,13 +268,20 @@ class Readers:
                 opened_s = self._openings[name].get(process)
                 if opened_s is not None and opened_s <= until_s:
                     return True
-            for name in names if _count_read(pid) >= self._nbytes else ():
+            n_read = _count_read(pid)
+            for name in names:
                 for moment_s in self._unseen[name]:
-                    if start_s <= moment_s <= until_s:
+                    if start_s <= moment_s <= until_s and n_read >= self._size_of(name):
                         self._unseen[name].remove(moment_s)
                         self._openings[name][process] = moment_s
                         return True
         return False
+
+    def _size_of(self, name: str) -> float:
+        """Return the bytes of a file; infinite if it is not there, so that nobody has read it."""
+        with suppress(OSError):
+            return (self._folder / name).stat().st_size
+        return inf
 
     def find_names(self, pid: int) -> set[str]:
         """Return the names that the variables of a process have for the file."""
@@ -320,9 +327,9 @@ def start_ticks_of(pid: int) -> int:
 class Clients:
     """Know which clients trust the gateway."""
 
-    def __init__(self, folder: Path, nbytes: int, token: str) -> None:
+    def __init__(self, folder: Path, token: str) -> None:
         self._statements, self._lock = Statements(folder / "said"), threading.Lock()
-        self._readers = Readers(folder / "open", nbytes, token)
+        self._readers = Readers(folder / "open", token)
         self._waited = set[tuple[str, str]]()  # kinds of clients: a program and its hello
 
     def find_trust(self, pid: int, hello: Hello) -> Trust | str:

@@ -17,12 +17,12 @@ from studies.formats.readers import FORMAT_READERS, list_formats
 from studies.formats.source import ACCESSES, choose
 from studies.formats.tiles import encode_raster
 from studies.formats.workload import FormatRead
+from tests.refusals import refused
 from tests.stores import make_location, make_sample, make_stored
 from wire.bed import locations
 from wire.bed.networks import get_profile
 from wire.bed.proxy import open_proxy
 from wire.bed.testbed import Server, Testbed
-from wire.errors import UserError
 
 HERE = [name for name in FORMAT_READERS if not FORMAT_READERS[name].missing()]
 
@@ -115,7 +115,7 @@ def test_formats_are_made_once(kept: StoredFormats) -> None:
 def test_spoilt_values_are_not_made_into_formats(server: Server) -> None:
     """An array that no longer is what was written is refused before it is copied."""
     stored = make_stored(make_location(server, "spoilt-formats"), seed=3)
-    with pytest.raises(UserError, match="holds other values than were written"):
+    with refused("store", "holds other values than were written"):
         make_formats(replace(stored, checksums=stored.checksums + 1), ["csv"])
 
 

@@ -44,3 +44,18 @@ def test_a_bundle_is_what_a_strict_client_needs(host: str, tmp_path: Path) -> No
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(client, Authority().server_context(host), host)
     assert authority.server_context(host) is authority.server_context(host)
+
+
+def test_a_certificate_of_several_files_is_in_a_bundle_once(tmp_path: Path) -> None:
+    """Of two files that share one, as those of a system and certifi do, a client parses it once."""
+    shared, first, second, authority = (Authority() for _ in range(4))
+    for name, own in (("first", first), ("second", second)):
+        content = b"# a comment\n" + shared.pem.replace(b"\n", b"\r\n") + b"# and one\n" + own.pem
+        (tmp_path / f"{name}.pem").write_bytes(content)
+    others = [tmp_path / "first.pem", tmp_path / "second.pem"]
+    bundle = write_bundle(tmp_path / "bundle.pem", authority, others)
+    client = ssl.create_default_context(cafile=bundle)
+    assert len(client.get_ca_certs()) == bundle.read_text().count("BEGIN CERTIFICATE") == 4
+    assert b"comment" not in bundle.read_bytes()
+    for server in (shared, first, second, authority):
+        assert shake_hands(client, server.server_context("a.org"), "a.org") is None

@@ -49,7 +49,7 @@ def test_readers_of_a_file_are_found(tmp_path: Path) -> None:
     """Of two processes with the same name of it, the one that has read it trusts it."""
     token, path = "ab" * 8, tmp_path / "file.pem"
     path.write_bytes(b"x" * 100_000)
-    readers = trust.Readers(tmp_path, 100_000, token)
+    readers = trust.Readers(tmp_path, token)
     script = "import sys; sys.stdin.readline(); file = open(sys.argv[1]); print(flush=True); sys.stdin.readline()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with launch._marked(token):

@@ -56,7 +56,7 @@ def _begin(parent=0):
     for name in (*_NAMES, _CERTIFI):
         path = _own_path(name)
         if not os.path.exists(path):
-            os.link(os.path.join(_FOLDER, "bundle.pem"), path)
+            os.link(os.path.join(_OPEN, f"{name}.pem"), path)
         if _is_ours(os.environ.get(name)):  # else it is the program's own by now
             os.environ[name] = path
     said = os.path.join(_SAID, str(os.getpid()))
