@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.arrays import clusters, stores
+from helpers.arrays import stores
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import Contender, Steps
@@ -137,14 +137,7 @@ def open_workload(session: Session, also: Sequence[str] = ()) -> ClusterWorkload
     chosen = [SOURCES[name] for name in settings["contenders"]]
     layouts = {source.layout for source in chosen}
     testbed = session.open_store(30 * math.prod(settings["array_shape"]))
-    cluster = session.open(
-        clusters.open_cluster(
-            settings["cluster_kind"],
-            address=settings["cluster_address"] or None,
-            options=settings["cluster_options"],
-            threads_per_worker=settings["threads_per_worker"],
-        )
-    )
+    cluster = session.open_cluster()
     stored = session.array(
         settings["array_shape"],
         settings["chunk_shape"],
