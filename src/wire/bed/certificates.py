@@ -118,7 +118,7 @@ def _name_of(host: str) -> x509.GeneralName:
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """Give content a name for as long as OpenSSL reads it, on Linux without touching a disk."""
+    """Yield a path of content for as long as OpenSSL reads it, on Linux without touching a disk."""
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("certificate"), "wb", buffering=0) as file:
             file.write(content)
@@ -160,13 +160,13 @@ def find_bundles_of(name: str, environment: Mapping[str, str]) -> tuple[Path, ..
     return (Path(path),) if os.path.isfile(path) else find_bundles(environment)
 
 
-def write_bundle(path: Path, authority: Authority, others: Iterable[Path] = ()) -> Path:
+def write_bundle(path: Path, authority: Authority, bundles: Iterable[Path] = ()) -> Path:
     """Write the certificates of files, such as certifi's and the user's own, and of an authority into one file.
 
     A client parses the file for each context that it makes, so a certificate that several files hold
     is written once: a system and certifi share most of theirs. A file that is not there adds nothing.
     """
-    contents = [other.read_bytes() for other in others if other.is_file()]
+    contents = [bundle.read_bytes() for bundle in bundles if bundle.is_file()]
     blocks = [block for content in contents for block in _PEM_BLOCK.findall(content)]
     distinct = {b"".join(block.split()): block for block in (*blocks, authority.pem.strip())}
     path.write_bytes(b"\n".join(distinct.values()) + b"\n")

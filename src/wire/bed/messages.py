@@ -1,4 +1,4 @@
-"""The little of HTTP/1.1 that the proxy must understand: heads, and the framing of bodies."""
+"""The little of HTTP/1.1 that a relay must understand: heads, and the framing of bodies."""
 
 from __future__ import annotations
 
@@ -125,20 +125,21 @@ def key_of(target: bytes) -> str:
 
 def range_of(request: Head, response: Head | None) -> tuple[int | None, int | None]:
     """Return start and length in bytes of the range that a request asks for."""
-    asked = _RANGE.fullmatch(request.fields.get(b"range", b""))
-    if asked is None:
+    requested = _RANGE.fullmatch(request.fields.get(b"range", b""))
+    if requested is None:
         return None, None
     if response is not None and (
-        sent := _CONTENT_RANGE.match(response.fields.get(b"content-range", b""))
+        answered := _CONTENT_RANGE.match(response.fields.get(b"content-range", b""))
     ):
-        return int(sent[1]), int(sent[2]) - int(sent[1]) + 1
-    if not asked[1]:
-        return None, int(asked[2]) if asked[2] else None
-    return int(asked[1]), int(asked[2]) - int(asked[1]) + 1 if asked[2] else None
+        return int(answered[1]), int(answered[2]) - int(answered[1]) + 1
+    first, last = requested[1], requested[2]
+    if not first:
+        return None, int(last) if last else None
+    return int(first), int(last) - int(first) + 1 if last else None
 
 
 def is_readable(sock: socket.socket, seconds: float = 0) -> bool:
-    """Tell whether reading returns within so long."""
+    """Return whether a read returns within so many seconds."""
     if isinstance(sock, ssl.SSLSocket) and sock.pending():
         return True  # deciphered already: the kernel knows nothing of it
     poller = select.poll()

@@ -36,24 +36,24 @@ class Workers:
             return UNKNOWN if pid is None else self._numbers.setdefault(pid, len(self._numbers))
 
 
-def find_pid(sock: socket.socket, known: Iterable[int]) -> int | None:
-    """Find the process at the other end of an accepted connection, among those known first.
+def find_pid(sock: socket.socket, likely_pids: Iterable[int]) -> int | None:
+    """Find the process at the other end of an accepted connection, the likely ones first.
 
     They are nearly always enough.
     """
     inode = find_inode(sock.getpeername(), sock.getsockname())
-    everybody = (int(name) for name in reversed(os.listdir("/proc")) if name.isdigit())
-    return _find_holder(inode, known) or _find_holder(inode, everybody)
+    all_pids = (int(name) for name in reversed(os.listdir("/proc")) if name.isdigit())
+    return _find_holder(inode, likely_pids) or _find_holder(inode, all_pids)
 
 
-def find_inode(there: tuple[str, int], here: tuple[str, int]) -> int:
+def find_inode(peer: tuple[str, int], own: tuple[str, int]) -> int:
     """Ask the kernel for the inode of the socket at the other end; 0 if it has forgotten it.
 
     One question about one socket takes 15 microseconds. To read its table of all connections,
     /proc/net/tcp, takes it milliseconds even where there are none: first bytes came late by that.
     """
-    addresses = [socket.inet_aton(address) for address, _ in (there, here)]
-    ends = struct.pack("!HH4s12x4s12x", there[1], here[1], *addresses)
+    addresses = [socket.inet_aton(address) for address, _ in (peer, own)]
+    ends = struct.pack("!HH4s12x4s12x", peer[1], own[1], *addresses)
     wanted = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, _ANY)
     body = wanted + ends + struct.pack("=III", 0, _ANY, _ANY)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:

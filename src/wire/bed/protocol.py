@@ -509,7 +509,7 @@ class RelayProtocol:
 
 
 def _describe(raw: bytes) -> str:
-    """Say why what was read is no head."""
+    """Describe why what was read is no head."""
     if len(raw) > messages.MAX_HEAD_NBYTES:
         return f"no end within {messages.MAX_HEAD_NBYTES} bytes"
     return "a head without an end"

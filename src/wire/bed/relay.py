@@ -131,7 +131,7 @@ class RelayHook:
         """Complete the row of a request that has ended."""
 
     def on_unread(self, reason: str) -> Callable[[int], None] | None:
-        """Learn that all else passes unread; return what learns of bytes that the server sends."""
+        """Act on a connection whose rest passes unread; return what counts the bytes of the server."""
         return None
 
     def on_close(self) -> None:
@@ -396,15 +396,15 @@ class Relay:
 
     def _carry(self, command: protocol.Carry) -> None:
         """Carry a body in paced quanta."""
-        exchange, n_left, first = self._current, command.nbytes, command.first
+        exchange, n_left, received = self._current, command.nbytes, command.first
         sink = SERVER if command.source is CLIENT else CLIENT
         source_sock, sink_sock = self._socket_of(command.source), self._socket_of(sink)
         if command.is_flipped:
-            first = bytes(byte ^ 0xFF for byte in first or source_sock.recv(int(n_left)))
+            received = bytes(byte ^ 0xFF for byte in received or source_sock.recv(int(n_left)))
         pace, pipe = exchange.pace, self._pipe
         while n_left > 0:
             limit = int(min(n_left, pace.quantum_nbytes))
-            piece, first = first[:limit], first[limit:]
+            piece, received = received[:limit], received[limit:]
             n = len(piece) or pipe.fill(source_sock, limit)
             if not n and n_left == inf:
                 return

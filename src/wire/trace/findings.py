@@ -219,6 +219,7 @@ def _make_finding(
         phase=number,
         phase_gain=_times(base_s, top_s) if has_gain else 0.0,
         phase_least_gain=_times(base_s, low_s) if has_gain and not is_most else 0.0,
+        rows=sorted({place for candidate in group for place in _origin_of(candidate)}),
     )
     weight = cause.weight * (_HALF if is_bound else 1.0)
     return cause.rank, -weight * (_times(wall_s, saved_s) - 1), finding
@@ -340,6 +341,7 @@ def _list(run: Run, name: str) -> Report:
     """Report what needs one look at each request."""
     past = [
         f"connection of pid {bypass.pid} ({bypass.name}) to {bypass.address} past the gateway"
+        f"{'; ' * bool(bypass.remedy)}{bypass.remedy}"
         for bypass in run.bypassed
     ]
     tunnels = [

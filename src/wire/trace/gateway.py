@@ -55,7 +55,7 @@ from wire.bed.relay import (
 from wire.errors import describe_refusal
 from wire.trace.request_log import LOG_NAME, RequestLog
 from wire.trace.rows import TOKEN, TracedRequest, Tunnel, is_listing
-from wire.trace.trust import FILE_NAMES, Clients, Hello, Trust, has_mark, parse_hello
+from wire.trace.trust import FILE_NAMES, ClientHello, Trust, TrustingClients, has_mark, parse_hello
 
 BATCH_S = 0.1
 """How often rows go to the owner: a gateway that is killed takes no more with it."""
@@ -140,7 +140,7 @@ class Gateway:
         self._lock, self._names = threading.Lock(), dict[int, str]()
         self._used_s = time.process_time()
 
-    def _share_authority(self) -> Clients:
+    def _share_authority(self) -> TrustingClients:
         """Write the files by which the program trusts the gateway, and watch who reads them."""
         settings = self.settings
         for name in ("open", "said", "peers", "data", "unreachable"):
@@ -148,9 +148,9 @@ class Gateway:
         write_bundle(settings.bundle, self.authority, self.trusted)
         (settings.folder / "authority.pem").write_bytes(self.authority.pem)
         for name in FILE_NAMES:
-            others = find_bundles_of(name, os.environ)
-            write_bundle(settings.name_bundle(name), self.authority, others)
-        return Clients(settings.folder, settings.token)
+            bundles = find_bundles_of(name, os.environ)
+            write_bundle(settings.name_bundle(name), self.authority, bundles)
+        return TrustingClients(settings.folder, settings.token)
 
     def context_for(self, trust: Trust, *, is_watched: bool = False) -> ssl.SSLContext:
         """Return what verifies a server as a client would; a watched one tells which servers ask for certificates."""
@@ -204,7 +204,7 @@ class Gateway:
 
 
 def has_token(process: psutil.Process, settings: Settings) -> bool:
-    """Tell whether a process has the program's limit or variables, which either may have written over."""
+    """Return whether a process has the program's limit or variables, which either may have written over."""
     with suppress(psutil.Error):
         return (
             has_mark(process.pid, settings.token) or process.environ().get(TOKEN) == settings.token
@@ -391,7 +391,7 @@ class TracedConnection(RelayHook):
         self._is_tunnel = True
         return Restart()
 
-    def _find_trust(self, data: bytes, hello: Hello | None) -> Trust | str:
+    def _find_trust(self, data: bytes, hello: ClientHello | None) -> Trust | str:
         """Find whom a client that begins so would trust without us, or say why it cannot be read."""
         if not data.startswith(b"\x16"):
             return "it is not TLS"
@@ -401,7 +401,7 @@ class TracedConnection(RelayHook):
             return "its first words are not understood"
         if hello.protocols and b"http/1.1" not in hello.protocols:
             return f"it speaks {'HTTP/2' if b'h2' in hello.protocols else 'another protocol'} only"
-        if (self._place, hello.print) in self._gateway.unreadable:
+        if (self._place, hello.fingerprint) in self._gateway.unreadable:
             return "the program does not accept the certificate"
         trust = self._gateway.clients.find_trust(self._pid, hello)
         if isinstance(trust, Trust) and trust.may_have_certificate and self._is_asking:
@@ -436,13 +436,13 @@ class TracedConnection(RelayHook):
         peers = self._gateway.settings.folder / "peers"
         return self._gateway.authority.server_context(name, pem, peers)
 
-    def _accept(self, context: ssl.SSLContext, hello: Hello) -> bool:
-        """Begin TLS with the program in the name of its server; tell whether it accepts that."""
+    def _accept(self, context: ssl.SSLContext, hello: ClientHello) -> bool:
+        """Begin TLS with the program in the name of its server; return whether it accepts that."""
         self._relay.client.settimeout(HANDSHAKE_TIMEOUT_S)
         try:
             self._relay.encrypt_client(context)
         except OSError as error:
-            self._gateway.unreadable.add((self._place, hello.print))  # the next one passes
+            self._gateway.unreadable.add((self._place, hello.fingerprint))  # the next one passes
             self._record_tunnel("the program did not accept the certificate", error)
             return False
         self._relay.client.settimeout(None)
@@ -479,11 +479,11 @@ def peek(client: socket.socket, server: socket.socket) -> bytes:
 
 
 def can_answer(context: ssl.SSLContext, hello: bytes) -> bool:
-    """Tell whether TLS can go on after a hello, without saying a word to who sent it."""
-    heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
-    heard.write(hello)
+    """Return whether TLS can go on after a hello, without saying a word to who sent it."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    incoming.write(hello)
     try:
-        context.wrap_bio(heard, said, server_side=True).do_handshake()
+        context.wrap_bio(incoming, outgoing, server_side=True).do_handshake()
     except ssl.SSLWantReadError:
         return True
     except ssl.SSLError:

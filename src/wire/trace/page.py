@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
@@ -12,14 +12,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wire.errors import cut, printable, write_bytes
-from wire.trace.analysis import is_data, is_metadata, kind_of
-from wire.trace.whatif import RETRIED
+from wire.trace.analysis import kind_of
+from wire.trace.render import BOOK, describe_gain
 
 if TYPE_CHECKING:
-    from wire.trace.report import Finding, Report
+    from wire.trace.report import Report
     from wire.trace.rows import Run, TracedRequest
 
-BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
 MAX_DRAWN = 300_000
 """Requests that a page holds, the first of them; the table `trace.csv` has all."""
 
@@ -139,21 +138,6 @@ def _write_findings(report: Report) -> Iterator[str]:
     yield "</ol>"
 
 
-def describe_gain(finding: Finding, report: Report) -> str:
-    """Describe what a cause costs, with what is not known of it."""
-    if not finding.gain:
-        return ""
-    high, low = f"{finding.gain:.2g}", f"{finding.least_gain:.2g}"
-    if finding.is_bound and not finding.least_gain:
-        gain = f"at most {high}x faster"
-    elif finding.is_bound and low != high:
-        gain = f"predicted {low}x to {high}x faster"
-    else:
-        gain = f"predicted {high}x faster"
-    before, after = _format_seconds(report.predicted_s), _format_seconds(finding.seconds)
-    return f"{gain}: {after} instead of {before}."
-
-
 def _format_seconds(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
 
@@ -200,7 +184,7 @@ def _make_columns(run: Run, report: Report, spans: Sequence[_Span]) -> dict[str,
     begins = [span.begin for span in spans]
     shared, rests = _share_keys([_flatten(row.key) for row in rows])
     lines, line_of = _find_lines(run, spans)
-    causes = mark_causes(report, spans, run.begin_s, line_of, lines)
+    causes = mark_causes(run, report, spans)
     columns: dict[str, list[Any]] = {
         "start": [b - a for a, b in zip([0, *begins], begins, strict=False)],
         "setup": [span.setup for span in spans],
@@ -271,12 +255,11 @@ def _share_keys(keys: Iterable[str]) -> tuple[list[int], list[str]]:
 
 def _find_lines(run: Run, spans: Sequence[_Span]) -> tuple[list[tuple[str, str]], list[int]]:
     """Find the lines of the program, and which of them each request is for; -1 where nothing tells."""
-    sites: Sequence[Any] = getattr(run, "sites", ())
-    if not sites:
+    if not run.sites:
         return [], [-1] * len(spans)
     numbers, line_of = dict[tuple[str, str], int](), list[int]()
     for span in spans:
-        site = sites[span.place]
+        site = run.sites[span.place]
         if site is None:
             line_of.append(-1)
             continue
@@ -286,64 +269,18 @@ def _find_lines(run: Run, spans: Sequence[_Span]) -> tuple[list[tuple[str, str]]
     return [*numbers], line_of
 
 
-def _is_failed(row: TracedRequest) -> bool:
-    return row.status >= 400 or not row.status
-
-
-def _make_repeat_test() -> Callable[[TracedRequest], bool]:
-    """Make a test of requests in their order: whether what one asks for had been asked for before."""
-    seen = set[tuple[object, ...]]()
-
-    def is_repeat(row: TracedRequest) -> bool:
-        wanted = row.host, row.key, row.range_start, row.range_nbytes
-        is_again = row.method == "GET" and row.status < 300 and wanted in seen
-        seen.add(wanted)
-        return is_again
-
-    return is_repeat
-
-
-_CONCERNS: dict[str, Callable[[], Callable[[TracedRequest], bool]]] = {
-    "failed": lambda: _is_failed,
-    "looks": lambda: lambda row: row.method == "HEAD",
-    "repeats": _make_repeat_test,
-    "metadata": lambda: is_metadata,
-    "probes": lambda: lambda row: row.status == 404,
-    "listings": lambda: lambda row: kind_of(row) == "listing",
-    "credentials": lambda: lambda row: kind_of(row) == "credentials",
-    "throttled": lambda: lambda row: row.status in RETRIED,
-    "connections": lambda: lambda row: row.is_first,
-    "in-turn": lambda: is_data,
-    "few": lambda: is_data,
-}
-"""Which requests a cause concerns; of a cause that is not here the whole run is the place."""
-
-
-def mark_causes(
-    report: Report,
-    spans: Sequence[_Span],
-    begin_s: float,
-    line_of: Sequence[int],
-    lines: Sequence[tuple[str, str]],
-) -> list[int]:
-    """Mark each request with the causes that concern it, a bit for each.
-
-    A cause of one phase concerns requests of its time and its line alone.
-    """
-    marks = [0] * len(spans)
+def mark_causes(run: Run, report: Report, spans: Sequence[_Span]) -> list[int]:
+    """Mark each request with the causes that concern it, a bit for each."""
+    # findings count the requests that ended, in the order in which they began
+    ended = sorted(
+        (place for place, row in enumerate(run.rows) if row.end_s),
+        key=lambda place: run.rows[place].start_s,
+    )
+    marks = dict[int, int]()
     for number, finding in enumerate(report.findings[:_MAX_FINDINGS]):
-        if finding.name not in _CONCERNS:
-            continue
-        concerns = _CONCERNS[finding.name]()
-        phase = report.phases[finding.phase] if finding.phase >= 0 else None
-        label = phase.code_line.label if phase and phase.code_line else ""
-        for place, span in enumerate(spans):
-            time_s = span.row.start_s - begin_s
-            is_within = phase is None or phase.begin_s - 1e-6 <= time_s <= phase.end_s
-            is_there = not label or (line_of[place] >= 0 and lines[line_of[place]][0] == label)
-            if is_within and is_there and concerns(span.row):
-                marks[place] |= 1 << number
-    return marks
+        for place in finding.rows:
+            marks[ended[place]] = marks.get(ended[place], 0) | 1 << number
+    return [marks.get(span.place, 0) for span in spans]
 
 
 def _write_table(spans: Sequence[_Span]) -> str:

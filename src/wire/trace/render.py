@@ -80,9 +80,9 @@ def _describe_finding(finding: Finding, report: Report, command: Sequence[str]) 
     yield f"{_INDENT}{finding.title}: {finding.evidence}"
     for mark, line in zip(("->", *["  "] * 99), finding.line.splitlines(), strict=False):
         yield f"{_INDENT}{mark} {line}"
-    if gain := _gain(finding, report):
+    if gain := describe_gain(finding, report):
         yield f"{_INDENT}   {gain}"
-    if finding.setting:
+    if finding.setting and command:
         yield (
             f"{_INDENT}-> wire trace --try {finding.setting} {shlex.join(command)}   measures it"
         )
@@ -137,8 +137,8 @@ def _shares(report: Report) -> dict[str, str]:
     return {what: f"{floors[what] + (what in up)} %" for what in exact}
 
 
-def _gain(finding: Finding, report: Report) -> str:
-    """Write what a change gains: of the phase where that is not the whole, and of the program."""
+def describe_gain(finding: Finding, report: Report) -> str:
+    """Describe what a change gains: of the phase where that is not the whole, and of the program."""
     if not finding.gain:
         return ""
     times = f"{_seconds(finding.seconds)} instead of {_seconds(report.predicted_s)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -30,6 +31,8 @@ class Finding:
     phase: int = -1  # place in `Report.phases`; -1 for a cause of the whole run
     phase_gain: float = 0.0  # of the phase alone, times as fast
     phase_least_gain: float = 0.0
+    # places of its requests among those of the run that ended, in the order in which they began; JSON has none
+    rows: Sequence[int] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON has it: the same names, and `refused` as a list."""
         table = asdict(self)
+        for finding in table["findings"]:
+            del finding["rows"]
         table["refused"] = [
             {"status": status, "count": count} for status, count in self.refused.items()
         ]

@@ -13,7 +13,6 @@ from tests.browser import Tab, open_browser
 from tests.wire.trace.test_findings import chain, run_of
 from tests.wire.trace.test_report import look_before_each
 from wire.trace import findings, page
-from wire.trace.report import PhaseReport
 from wire.trace.rows import CallSite, Run
 
 HOSTILE = "/b/</script><script>alert(1)</script><!--\u2028{i}'\"&amp;"
@@ -53,17 +52,21 @@ def test_columns_hold_the_trace_and_little_more() -> None:
 
 
 def test_a_cause_marks_its_requests_alone() -> None:
-    """Those of the line that it was found at, and of the kind that it is about."""
-    run = with_lines(run_of(look_before_each(20)))
+    """Those that were found, whatever began or ended in between; one that never ended has no cause."""
+    rows = look_before_each(20)
+    rows.insert(0, replace(rows[0], start_s=-1.0, first_byte_s=0.0, end_s=0.0, key="/b/never"))
+    run = with_lines(run_of(rows, wall_s=9.0))
     report = findings.report(run)
-    found = next(finding for finding in report.findings if finding.name == "looks")
-    line = CallSite("analysis.py", 14, "<module>", "", "", True)
-    phase = PhaseReport(line, "s3fs", 20, 20, 1, 1000, 2.0, begin_s=0.0, end_s=10.0)
-    first = replace(report, findings=[replace(found, phase=0)], phases=[phase])
-    marks = page.make_columns(run, first)["cause"]
-    assert marks == [1, 0] * 10 + [0] * 20
-    whole = replace(report, findings=[replace(found, phase=-1)], phases=[])
-    assert page.make_columns(run, whole)["cause"] == [1, 0] * 20
+    number, finding = next(
+        (number, finding)
+        for number, finding in enumerate(report.findings)
+        if finding.name == "looks"
+    )
+    marks = page.make_columns(run, report)["cause"]
+    marked = [i for i, mark in enumerate(marks) if mark >> number & 1]
+    assert len(marked) == finding.count >= 10
+    assert {run.rows[i].method for i in marked} == {"HEAD"}
+    assert marks[0] == 0
 
 
 def test_nothing_in_a_name_ends_the_script() -> None:
