@@ -14,7 +14,7 @@ from studies.hdf5_drivers.findings import measured
 from wire.bed.networks import Profile
 from wire.hdf5.files import open_source
 from wire.hdf5.inspection import FileLayout, record_reads
-from wire.hdf5.prediction import choose_earthaccess, list_ways, predict
+from wire.hdf5.prediction import choose_earthaccess, list_read_methods, predict_read
 from wire.models.transfer import network_of
 
 
@@ -64,7 +64,7 @@ def predict_all(
         way = DRIVERS[driver].way
         if driver == "earthaccess":  # by the length of the file
             way = choose_earthaccess(recorded[layout].file_nbytes)
-        prediction = predict(way, recorded[layout], network_of(profile), dilation=dilation)
+        prediction = predict_read(way, recorded[layout], network_of(profile), dilation=dilation)
         gb, mb = recorded[layout].file_nbytes / 1e9, prediction.nbytes / 1e6
         lines.append((driver, layout, gb, prediction.seconds, prediction.n_requests, mb))
     columns = ["driver", "layout", "file_gb", "predicted_s", "requests_predicted", "predicted_mb"]
@@ -75,10 +75,10 @@ def predict_others(recorded: FileLayout, profile: Profile) -> pd.DataFrame:
     """Predict a way that is not measured: references with more requests in flight."""
     ways = [
         candidate
-        for candidate in list_ways(recorded)
+        for candidate in list_read_methods(recorded)
         if candidate.name == "references, 64 in flight"
     ]
-    predicted = [predict(reading, recorded, network_of(profile)) for reading in ways]
+    predicted = [predict_read(reading, recorded, network_of(profile)) for reading in ways]
     lines = [
         (prediction.way.name, prediction.seconds, prediction.n_requests, prediction.nbytes / 1e6)
         for prediction in predicted
