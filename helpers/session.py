@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pandas as pd
@@ -169,6 +171,10 @@ class Session:
             seed=self.settings["seed"],
         )
 
+    def open_folder(self) -> Path:
+        """Make a folder that ends with the session, for what lies on the local disk."""
+        return Path(self.open(TemporaryDirectory()))
+
     def open_cluster(self) -> Cluster:
         """Start the Dask cluster that the parameters ask for, or connect to it; no worker is there yet."""
         from helpers.arrays import clusters  # Dask's scheduler, for few notebooks
@@ -182,8 +188,15 @@ class Session:
             )
         )
 
-    def emulate(self, network: Profile | None = None, *, dilation: float | None = None) -> None:
-        """Emulate the network of the measurement from now on, or another one, and another dilation."""
+    def emulate(
+        self, network: Profile | str | None = None, *, dilation: float | None = None
+    ) -> None:
+        """Emulate the network of the measurement from now on, or another one, and another dilation.
+
+        A text is the name of a profile that ships, such as ``loopback``.
+        """
+        if isinstance(network, str):
+            network = get_profile(network)
         self.testbed.emulate(network or self.network, dilation=dilation or self.dilation)
         self._is_emulated = True
 
@@ -205,7 +218,6 @@ class Session:
         *,
         n_warm_ups: int = 0,
         dilation: float | Mapping[str, float] | None = None,
-        processors: Mapping[str, int] | None = None,
         enter_group: Callable[[str], None] = lambda _group: None,
     ) -> pd.DataFrame:
         """Measure each contender once a block over the network of the case; return the record.
@@ -221,7 +233,6 @@ class Session:
             n_blocks=self.settings["n_blocks"],
             n_warm_ups=n_warm_ups,
             dilation=dilation,
-            processors=processors,
             enter_group=enter_group,
         )
 
@@ -244,7 +255,6 @@ class Session:
         n_blocks: int,
         n_warm_ups: int = 0,
         dilation: float | Mapping[str, float] | None = None,
-        processors: Mapping[str, int] | None = None,
         enter_group: Callable[[str], None] = lambda _group: None,
         budget: loop.Budget | None = None,
     ) -> pd.DataFrame:
@@ -257,7 +267,7 @@ class Session:
             n_warm_ups=n_warm_ups,
             budget=budget or self.budget,
             dilation=self.dilation if dilation is None else dilation,
-            processors=processors,
+            cpus=self.settings["processors"],
             enter_group=enter_group,
         )
 

@@ -224,7 +224,7 @@ LEAST_WAVES = 8
 def _say_what_counts(rows: pd.DataFrame) -> Iterator[str]:
     """Say whether processors count in a record, and how many of its reads have few waves of requests."""
     kept = measured(rows)
-    counts = kept.get("processors", pd.Series(math.nan, kept.index)).notna()
+    counts = kept["cpus"] > 0
     if (kept.loc[~counts, "dilation"] > 1).any():
         some = "in some reads " * bool(counts.any())
         yield (

@@ -94,7 +94,7 @@ def measure_blocks(
     n_blocks: int,
     budget: Budget,
     dilation: float | Mapping[str, float],
-    processors: int | Mapping[str, int] | None = None,
+    cpus: int = 0,
     n_warm_ups: int = 1,
     phase: Literal["measured", "calibration", "trial"] = "measured",
     enter_group: Callable[[str], None] = lambda _group: None,
@@ -112,7 +112,7 @@ def measure_blocks(
 
     The clock of every row is `dilation`: real seconds in one of the network, 1 where time is real,
     by group where groups are read over networks of several. While a client opens and reads, each
-    of its machines has so many `processors`, by group too or as its case says, slowed down as the
+    of its machines has so many `cpus` that count, its own or those of the case, slowed down as the
     network is; where that is 0 they count for nothing. `enter_group` is called, untimed, with
     each group that the loop enters, and `progress` with one line after each block. What returns is
     the whole record; its `attrs["stopped_by"]` is "n_blocks" or "time_budget".
@@ -126,16 +126,17 @@ def measure_blocks(
         has fewer processors than one asks for; nothing is measured then.
     """
     _refuse(contenders)
-    dilations = _by_group("dilation", dilation, contenders)
-    if processors is None:
-        processors = int(str(record.provenance.parameters.get("processors", 0)))
-    charged = _by_group("processors", processors, contenders)
-    for one in contenders:
-        if n := charged[one.group]:
-            n_machines = int(str(one.point.get("n_workers") or 1))
-            check_processors(n, dilations[one.group], n_machines=n_machines)
+    dilations = _find_dilations(dilation, contenders)
+    counted = {
+        contender.identity: cpus if contender.cpus is None else contender.cpus
+        for contender in contenders
+    }
+    for contender in contenders:
+        if n_cpus := counted[contender.identity]:
+            k = dilations[contender.group]
+            check_processors(n_cpus, k, n_machines=contender.n_machines)
     deadline_s = max(LEAST_DEADLINE_S * max(dilations.values(), default=1.0), budget.seconds)
-    loop = _Loop(contenders, record, seed, dilations, charged, deadline_s, enter_group, progress)
+    loop = _Loop(contenders, record, seed, dilations, counted, deadline_s, enter_group, progress)
     n_done, block_s, warm_ups = 0, 0.0, loop.plan_warm_ups(phase, n_warm_ups)
     record.stopped_by = ""
     with ExitStack() as stack:
@@ -143,7 +144,7 @@ def measure_blocks(
         gc.collect()
         gc.freeze()
         stack.callback(gc.unfreeze)
-        if any(charged.values()):
+        if any(counted.values()):
             loop.governor = stack.enter_context(open_governor())
         while not record.stopped_by:
             is_due = bool(loop.pending(phase, n_done))
@@ -177,15 +178,16 @@ def _refuse(contenders: Sequence[Contender]) -> None:
             )
 
 
-def _by_group(
-    name: str, value: float | Mapping[str, float], contenders: Sequence[Contender]
+def _find_dilations(
+    dilation: float | Mapping[str, float], contenders: Sequence[Contender]
 ) -> dict[str, float]:
-    """Give each group what it is measured with: the dilation of its network, or its processors."""
+    """Find the dilation of the network that each group is measured over."""
     groups = dict.fromkeys(contender.group for contender in contenders)
-    given = value if isinstance(value, Mapping) else dict.fromkeys(groups, value)
-    if lacking := [group for group in groups if group not in given]:
-        raise UserError(name, f"none of {', '.join(lacking)}", "one of each group of contenders")
-    return {group: float(given[group]) for group in groups}
+    by_group = dilation if isinstance(dilation, Mapping) else dict.fromkeys(groups, dilation)
+    if lacking := [group for group in groups if group not in by_group]:
+        allowed = "one of each group of contenders"
+        raise UserError("dilation", f"none of {', '.join(lacking)}", allowed)
+    return {group: float(by_group[group]) for group in groups}
 
 
 @dataclass(slots=True)
@@ -196,7 +198,7 @@ class _Loop:
     record: Record
     seed: int
     dilations: Mapping[str, float]
-    processors: Mapping[str, float]
+    cpus: Mapping[tuple[str, str], int]  # that count of each machine, by contender
     deadline_s: float
     enter_group: Callable[[str], None]
     progress: Callable[[str], None]
@@ -251,7 +253,7 @@ class _Loop:
         """Measure one contender once, timing its opening and reading alone, and put its row on disk."""
         at = (" ".join(contender.identity), phase, block)
         steps, origin, k = contender.steps, self.record.provenance, self.dilations[contender.group]
-        n_processors = self.processors[contender.group]
+        n_cpus = self.cpus[contender.identity]
         with self._step("prepare", *at):
             steps.enter_block(block)
             steps.prepare()
@@ -260,8 +262,8 @@ class _Loop:
         started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         machines = steps.find_machines(), steps.find_services()
         counted = observed(*machines)
-        if self.governor is not None and n_processors:
-            counted = self.governor.slowed(*machines, n_processors=n_processors, dilation=k)
+        if self.governor is not None and n_cpus:
+            counted = self.governor.slowed(*machines, n_processors=n_cpus, dilation=k)
         with counted as spent:
             before_s = busy_s()
             with self._step("open", *at), deadline(self.deadline_s, steps.find_lost):
@@ -279,8 +281,8 @@ class _Loop:
             # those at the opening of the record win: nothing is imported twice
             versions = {**imported(), **steps.versions(), **origin.versions}
         settings = {**(contender.settings or {}), "read_deadline_s": self.deadline_s}
-        if n_processors:
-            settings["processors"] = n_processors
+        if n_cpus:
+            settings["processors"] = n_cpus
             trace["stopped_s"] = spent.stopped_s
         row = Row(
             study=self.record.study,
@@ -299,6 +301,8 @@ class _Loop:
             open_s=open_s,
             read_s=read_s,
             dilation=k,
+            cpus=n_cpus,
+            n_machines=float(contender.n_machines),
             array_nbytes=contender.nbytes[0],
             stored_nbytes=contender.nbytes[1],
             wire_nbytes=float(trace.pop("wire_nbytes", math.nan)),

@@ -62,6 +62,12 @@ class Row:
     open_s: Annotated[float, "s", "time to open, in the time of the network"]
     read_s: Annotated[float, "s", "time to read, in the time of the network"]
     dilation: Annotated[float, "1", "real seconds in one of the network, 1 where time is real"] = 1
+    cpus: Annotated[
+        int, "1", "CPUs of each machine that count, slowed down; 0 where they do not"
+    ] = 0
+    n_machines: Annotated[float, "1", "machines that read, empty where a record is older"] = (
+        math.nan
+    )
     real_open_s: Annotated[float, "s", "time to open, real"] = math.nan
     real_read_s: Annotated[float, "s", "time to read, real"] = math.nan
     array_nbytes: Annotated[int, "B", "bytes in the array, decoded"]
@@ -87,7 +93,7 @@ class Row:
         if self.phase not in PHASES:
             raise RecordError("phase", f"{self.phase!r}", ", ".join(PHASES))
         for name, value in ((name, getattr(self, name)) for name in _NOT_NEGATIVE):
-            is_unknown = name in _UNKNOWN_IF_NOT_TRACED and math.isnan(value)
+            is_unknown = name in (*_UNKNOWN_IF_NOT_TRACED, "n_machines") and math.isnan(value)
             if not (is_unknown or 0 <= value < math.inf):
                 raise RecordError(name, f"{value!r}", "a finite number, at least 0")
         if not 1 <= self.dilation < math.inf:
@@ -114,6 +120,7 @@ _LATER = ("client_s", "thread_s")  # that records of before November 2026 lack
 _UNKNOWN_IF_NOT_TRACED = ("wire_nbytes", "n_requests", *_LATER)
 _NOT_NEGATIVE = (
     *("open_s", "read_s", "array_nbytes", "stored_nbytes", "seed", "block", "order"),
+    *("cpus", "n_machines"),
     *_UNKNOWN_IF_NOT_TRACED,
 )
 
@@ -126,7 +133,11 @@ _ORIGIN = ("machine", "versions", "parameters", "commit", "is_dirty")
 _DERIVED = ("real_open_s", "real_read_s", "waves", "fingerprint")
 WRITTEN = (*(name for name in COLUMNS if name not in {*_ORIGIN, *_DERIVED}), "run")
 """Columns of the CSV: those of a row that differ within a run, and the run."""
-_BEFORE = tuple(name for name in WRITTEN if name not in _LATER)
+_OF_MACHINES = ("cpus", "n_machines")  # that records of before December 2026 lack
+_BEFORE = (
+    tuple(name for name in WRITTEN if name not in _OF_MACHINES),
+    tuple(name for name in WRITTEN if name not in {*_OF_MACHINES, *_LATER}),
+)
 
 
 def schema() -> list[tuple[str, ...]]:
@@ -221,7 +232,7 @@ def read_rows(path: Path) -> list[Row]:
     except csv.Error as error:  # of a cell that is longer than any
         raise RecordError(name_file(path), f"cannot be read as a record: {error}") from error
     header = tuple(lines[0]) if lines else ()
-    if header not in (WRITTEN, _BEFORE):
+    if header not in (WRITTEN, *_BEFORE):
         names = ", ".join(sorted({*header} ^ {*WRITTEN})) or "the order of columns"
         raise RecordError(name_file(path), f"not a record of this schema: differs in {names}")
     if not text.endswith("\n"):
@@ -248,6 +259,8 @@ def read_rows(path: Path) -> list[Row]:
             own: dict[str, Any] = {
                 name: _value(name, cell) for name, cell in zip(header[:-1], values, strict=True)
             }
+            if "cpus" not in own:
+                own["cpus"] = int(own["settings"].get("processors", 0))
             row = Row(**own, **runs[run], fingerprint=hashes[run])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RecordError(where, f"not a row of this schema: {error}") from error
@@ -281,8 +294,8 @@ class Record:
         self._state = self._look()
         self.rows = read_rows(self.path) if self.path.exists() else []
         # it gets the columns that it lacks with the first row that is added
-        self._is_of_before = bool(self.rows) and _read_text(self.path).startswith(
-            _write_line(_BEFORE)
+        self._is_of_before = bool(self.rows) and not _read_text(self.path).startswith(
+            _write_line(WRITTEN)
         )
         self._runs = {_run_of(row.origin): row.origin for row in self.rows}
         self._refuse_others()

@@ -342,18 +342,18 @@ def test_a_case_is_its_record_and_the_reference(
 
 
 @pytest.mark.parametrize(
-    ("dilation", "processors", "is_charged"), [(8.0, 0, False), (8.0, 4, True), (1.0, 0, True)]
+    ("dilation", "cpus", "is_charged"), [(8.0, 0, False), (8.0, 4, True), (1.0, 0, True)]
 )
 def test_a_ratio_is_of_times(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     dilation: float,
-    processors: int,
+    cpus: int,
     is_charged: bool,
 ) -> None:
     """Rates are turned round, rows of both are found by name and place, CPU time counts as they say."""
     monkeypatch.setattr(published, "REFERENCE", tmp_path)
-    settings = {"dilation": dilation, "parameters": {"processors": processors}}
+    settings = {"dilation": dilation, "cpus": cpus}
     both = [make_row(contender=name, read_s=s, block=block, **settings) for name, s in (("a", 1.0), ("b", 3.0)) for block in range(3)]  # fmt: skip
     write_record(tmp_path / "cluster-scaling" / "x.csv", both)
     series = published.Series(

@@ -99,8 +99,8 @@ class EmulatedConnection(RelayHook):
             return
         met = self._conditions = self._emulation.draw_conditions(link, row.start_s)
         row.tag, row.worker = met.tag, self._find_worker(exchange.relay.client)
-        exchange.pace = link.open_stream(row.worker)
         if exchange.request.brings_body:
+            exchange.pace = link.open_stream(row.worker)
             return
         if met.fault == "reset":
             raise ConnectionResetError(met.fault)

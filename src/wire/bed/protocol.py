@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import IntEnum
 from math import inf
 from typing import Any
 
@@ -34,17 +34,20 @@ REQUEST_PAUSE_S = 1.0
 HEAD_END = b"\r\n\r\n"
 
 
-class Side(Enum):
+class Side(IntEnum):
     """One of the two ends between which a relay stands."""
 
-    CLIENT = "client"
-    SERVER = "server"
+    CLIENT = 0
+    SERVER = 1
 
 
 CLIENT, SERVER = Side
 
 
-@dataclass(frozen=True, slots=True)
+# Commands and replies are not frozen: some fifteen are made for a request, at three times the cost.
+
+
+@dataclass(slots=True)
 class Receive:
     """Wait for bytes of the first of these sides that has some; the reply is `Received`, or None in time."""
 
@@ -52,7 +55,7 @@ class Receive:
     timeout_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Received:
     """Bytes of a side; none if it has closed."""
 
@@ -60,7 +63,7 @@ class Received:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Send:
     """Send bytes that are no body: heads and interim answers."""
 
@@ -69,7 +72,7 @@ class Send:
     is_last: bool = False  # of the response
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendFramed:
     """Send bytes of a chunked body, its framing included, at the pace of its payload."""
 
@@ -79,7 +82,7 @@ class SendFramed:
     is_last: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Carry:
     """Carry raw bytes of a body to the other side, at its pace; infinitely many until the sender closes."""
 
@@ -90,45 +93,45 @@ class Carry:
     is_last: bool = False  # of the response
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Connect:
     """Open the connection to the server; the reply tells whether it is another than before."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BeginExchange:
     """Show a request to the hooks; the reply is a `Decision`."""
 
     request: Head
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RefuseRequest:
     """Begin the exchange of what is no request; the reply is an `Answer`, or nothing where it passes unread."""
 
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RefuseFailure:
     """Ask what to answer where the server does not; the reply is an `Answer`, or nothing to fail alike."""
 
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendAnswer:
     """Send the client an answer that is not the server's."""
 
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestSent:
     """State that the server has the whole request."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BeginBody:
     """Show the head of a final response to the hooks; the reply tells whether its body is interrupted."""
 
@@ -136,22 +139,22 @@ class BeginBody:
     is_empty: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Interrupt:
     """Do what is to happen in the middle of a body; the reply tells whether the next byte is flipped."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EndBody:
     """State that the whole body has passed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EndExchange:
     """State that the exchange has ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PassUnread:
     """Pass on whatever comes until both sides have closed; one way, until the client says something."""
 
@@ -180,14 +183,14 @@ Command = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Forward:
     """Decide that the request goes to the server, maybe with another head."""
 
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """Decide that the client gets this answer, without the server."""
 
@@ -197,19 +200,19 @@ class Answer:
     is_kept: bool = False  # whether the connection goes on
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Restart:
     """Decide that what follows are requests inside a tunnel: nothing received so far is of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LeaveUnread:
     """Decide that what follows is passed on unread."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Close:
     """Decide that the connection ends."""
 
@@ -243,7 +246,7 @@ class RelayProtocol:
         self, *, is_transparent: bool = False, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._is_transparent, self._now_s = is_transparent, now_s
-        self._buffers = {CLIENT: b"", SERVER: b""}  # received, and not passed on
+        self._buffers = [b"", b""]  # of either side: received, and not passed on
         self._is_tunnel = self._is_connected = self._is_served = False
 
     def run(self) -> Generator[Command, Any, None]:
@@ -269,7 +272,7 @@ class RelayProtocol:
         except BadHead as error:
             return (yield from self._refuse(raw, str(error) if is_whole else _describe(raw)))
         if isinstance(decision, Restart):
-            self._buffers = {CLIENT: b"", SERVER: b""}
+            self._buffers = [b"", b""]
             self._is_tunnel = self._is_connected = True
             return True
         if isinstance(decision, LeaveUnread):
@@ -324,6 +327,8 @@ class RelayProtocol:
     def _take(self, side: Side, nbytes: float) -> bytes:
         """Take at most so many bytes out of a buffer."""
         buffer = self._buffers[side]
+        if not buffer:
+            return b""
         n = int(min(nbytes, len(buffer)))
         self._buffers[side] = buffer[n:]
         return buffer[:n]
@@ -439,7 +444,9 @@ class RelayProtocol:
         try:
             if end < 0:
                 raise BadHead("a head without an end")
-            response = replace(parse_response(raw), raw=raw[n_passed:])
+            response = parse_response(raw)
+            if n_passed:
+                response = replace(response, raw=raw[n_passed:])
         except BadHead:
             if not self._is_transparent:
                 raise
@@ -454,19 +461,19 @@ class RelayProtocol:
     def _respond(self, request: Head, response: Head) -> Steps:
         """Pass a response back; return whether the connection can go on after it."""
         has_none = request.first[0] == b"HEAD" or response.status in (204, 304)
-        is_empty = has_none or (response.length == 0 and not response.is_chunked)
+        is_chunked, nbytes = response.is_chunked, response.length
+        is_empty = has_none or (nbytes == 0 and not is_chunked)
         is_interrupted = yield BeginBody(response, is_empty)
         yield Send(CLIENT, response.raw, is_last=is_empty)
         if not is_empty:
-            if response.is_chunked:
+            if is_chunked:
                 yield from self._pass_chunked(SERVER, CLIENT, is_interrupted=is_interrupted)
-            elif response.length is not None:
-                n = response.length
-                yield from self._carry(n, is_interrupted=is_interrupted, is_last=True)
+            elif nbytes is not None:
+                yield from self._carry(nbytes, is_interrupted=is_interrupted, is_last=True)
             else:
                 yield from self._carry(inf)
             yield EndBody()
-        is_delimited = is_empty or response.is_chunked or response.length is not None
+        is_delimited = is_empty or is_chunked or nbytes is not None
         return is_delimited and response.keeps_alive(response.first[0])
 
     def _carry(

@@ -151,13 +151,11 @@ class RowCollector:
 
     def begin(self, exchange: RelayedExchange, complete: Callable[[], None]) -> None:
         """Take note of an exchange, and of what completes its row."""
-        with self._condition:
-            self._under_way[exchange] = complete
+        self._under_way[exchange] = complete  # atomic, as each of these
 
     def announce(self, exchange: RelayedExchange) -> None:
         """Announce that the next send may be the last, so that `take` waits for its row."""
-        with self._condition:
-            self._ending.add(exchange)
+        self._ending.add(exchange)
 
     def end(self, exchange: RelayedExchange) -> None:
         """Collect the row of an exchange that ends now, unless it has been collected."""
@@ -319,7 +317,7 @@ class Relay:
 
     def _run(self) -> None:
         """Carry out the commands of the protocol, and tell it what comes of them."""
-        steps = self._protocol.run()
+        steps, actions = self._protocol.run(), _ACTIONS
         reply: Any = None
         error: Exception | None = None
         with contextlib.suppress(StopIteration):
@@ -327,7 +325,7 @@ class Relay:
                 command = steps.send(reply) if error is None else steps.throw(error)
                 reply = error = None
                 try:
-                    reply = _ACTIONS[type(command)](self, command)
+                    reply = actions[type(command)](self, command)
                 except (OSError, BadHead) as problem:
                     error = problem
 
@@ -361,7 +359,8 @@ class Relay:
 
     def _receive(self, command: protocol.Receive) -> protocol.Received | None:
         if len(command.sides) == 1:
-            (side,), sock = command.sides, self._socket_of(command.sides[0])
+            side = command.sides[0]
+            sock = self._socket_of(side)
             if command.timeout_s is not None and not is_readable(sock, command.timeout_s):
                 return None
             return protocol.Received(side, sock.recv(READ_NBYTES))
@@ -392,7 +391,9 @@ class Relay:
             self._announce_end()
         begin_s = time.perf_counter()
         self._socket_of(command.to).sendall(command.data)
-        self._add_passed(command.to, command.n_payload, time.perf_counter() - begin_s)
+        self._count_passed(exchange, command.to)(command.n_payload)
+        if command.to is CLIENT:
+            exchange.client_blocked_s += time.perf_counter() - begin_s
 
     def _carry(self, command: protocol.Carry) -> None:
         """Carry a body in paced quanta."""
@@ -401,7 +402,7 @@ class Relay:
         source_sock, sink_sock = self._socket_of(command.source), self._socket_of(sink)
         if command.is_flipped:
             received = bytes(byte ^ 0xFF for byte in received or source_sock.recv(int(n_left)))
-        pace, pipe = exchange.pace, self._pipe
+        pace, pipe, add = exchange.pace, self._pipe, self._count_passed(exchange, sink)
         while n_left > 0:
             limit = int(min(n_left, pace.quantum_nbytes))
             piece, received = received[:limit], received[limit:]
@@ -416,20 +417,25 @@ class Relay:
             begin_s = time.perf_counter()
             if piece:
                 sink_sock.sendall(piece)
-                self._add_passed(sink, n, 0.0)
+                add(n)
             else:
-                pipe.drain(sink_sock, n, lambda n_more: self._add_passed(sink, n_more, 0.0))
-            self._add_passed(sink, 0, time.perf_counter() - begin_s)
+                pipe.drain(sink_sock, n, add)
+            if sink is CLIENT:
+                exchange.client_blocked_s += time.perf_counter() - begin_s
             n_left -= n
 
-    def _add_passed(self, sink: Side, nbytes: int, blocked_s: float) -> None:
-        """Count bytes of a body that one side has taken, and how long it kept us waiting."""
-        exchange = self._current
-        if sink is CLIENT:
-            exchange.row.nbytes += nbytes
-            exchange.client_blocked_s += blocked_s
-        else:
+    @staticmethod
+    def _count_passed(exchange: RelayedExchange, sink: Side) -> Callable[[int], None]:
+        """Return what counts bytes of a body that one side has taken."""
+        row = exchange.row
+
+        def add_to_response(nbytes: int) -> None:
+            row.nbytes += nbytes
+
+        def add_to_request(nbytes: int) -> None:
             exchange.sent_nbytes += nbytes
+
+        return add_to_response if sink is CLIENT else add_to_request
 
     @property
     def _current(self) -> RelayedExchange:

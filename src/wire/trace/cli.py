@@ -181,6 +181,17 @@ def show_trace(folder: Path, on: str, *, is_json: bool) -> None:
     _tell(report, command, is_json=is_json, quiet=False, err=False)
 
 
+@trace.command("install-kernel")
+@click.option(
+    "--prefix", type=click.Path(path_type=Path), help="Folder whose share/jupyter gets the kernel."
+)
+def install_kernel(prefix: Path | None) -> None:
+    """Write a Jupyter kernel, Python 3 (wire), in which %%wire shows what a cell waited for."""
+    from wire.trace import jupyter
+
+    say(f"{jupyter.install_kernel(prefix)}: kernel {jupyter.KERNEL_TITLE}")
+
+
 def _write(out: Path, run: Run, report: Report, words: Sequence[str], *, quiet: bool) -> None:
     """Write the files of a trace after its report: a full disk takes the files alone."""
     from wire.trace import page, stored
@@ -217,16 +228,7 @@ def _network(name: str) -> tuple[str, Network]:
 
 def find_unseen(run: Run) -> list[str]:
     """Find with whom a program exchanged what a budget would have to count."""
-    from wire.trace.rows import METADATA_SERVICES
-
-    unread = [tunnel.host for tunnel in run.unread if tunnel.nbytes_down]
-    past = [
-        bypass.address
-        for bypass in run.bypassed
-        if not bypass.address.startswith(METADATA_SERVICES)
-    ]
-    ended = ["what came after the gateway had ended"] * any("gateway ended" in line for line in run.remarks)  # fmt: skip
-    return [*dict.fromkeys([*unread, *past, *ended])]
+    return run.unseen
 
 
 def read_maxima(text: str) -> dict[str, float]:

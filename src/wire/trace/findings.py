@@ -341,6 +341,7 @@ def _list(run: Run, name: str) -> Report:
     """Report what needs one look at each request."""
     past = [
         f"connection of pid {bypass.pid} ({bypass.name}) to {bypass.address} past the gateway"
+        f"{'; ' * bool(bypass.remedy)}{bypass.remedy}"
         for bypass in run.bypassed
     ]
     tunnels = [

@@ -70,6 +70,7 @@ class Bypass:
     pid: int
     name: str  # of the process
     address: str  # host:port
+    remedy: str = ""  # what has it go through the gateway, where that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +113,21 @@ class Run:
     remarks: Sequence[str] = ()
     # the line of the program that each row is for, in their order; None where nothing tells
     sites: Sequence[CallSite | None] = ()
+
+    @property
+    def unseen(self) -> list[str]:
+        """Name with whom the program exchanged what no row has; metadata services need no row."""
+        unread = [tunnel.host for tunnel in self.unread if tunnel.nbytes_down]
+        past = [
+            bypass.address
+            for bypass in self.bypassed
+            if not bypass.address.startswith(METADATA_SERVICES)
+        ]
+        has_ended = any("gateway ended" in line for line in self.remarks)
+        ended = ["what came after the gateway had ended"] * has_ended
+        return [*dict.fromkeys([*unread, *past, *ended])]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that the program exchanged is in the rows."""
+        return not self.unseen

@@ -153,11 +153,14 @@ from pathlib import Path
 from helpers.benchmark.provenance import Provenance
 from tests.helpers.benchmark.test_loop import make_contender, make_record, run, spin_for
 
-asked = Provenance({}, {}, {"processors": 2})
-groups = [make_contender(name, read=spin_for(0.5), group=name) for name in ("charged", "free")]
+readers = [
+    make_contender("charged", read=spin_for(0.5)),
+    make_contender("free", read=spin_for(0.5), cpus=0),
+    make_contender("one", read=spin_for(0.5), cpus=1),
+]
+asked = Provenance({}, {}, {"processors": 7})  # what the case was asked for decides nothing
 record = make_record(Path(sys.argv[1]), provenance=asked)
-given = {} if sys.argv[2] == "case" else {"processors": {"charged": 2, "free": 0}}
-run(groups, record, dilation=5, n_blocks=1, n_warm_ups=0, **given)
+run(readers, record, dilation=5, n_blocks=1, n_warm_ups=0, cpus=2)
 """
 
 
@@ -174,24 +177,23 @@ def spin_for(seconds: float) -> Callable[[Any], int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what threads compute is in /proc")
-@pytest.mark.parametrize("asks", ["case", "group"])
-def test_processors_are_charged_where_asked(tmp_path: Path, asks: str) -> None:
-    """A second of one thread takes a second of the network's time, as the case or its group asks."""
-    command = [sys.executable, "-c", _CHARGED, str(tmp_path), asks]
+def test_cpus_count_where_asked(tmp_path: Path) -> None:
+    """A second of one thread takes a second of the network's time, as the case or the contender asks."""
+    command = [sys.executable, "-c", _CHARGED, str(tmp_path)]
     subprocess.run(command, check=True, cwd=ROOT)  # a process of its own, for it is stopped
     rows = read_records([tmp_path / "case.csv"]).set_index("contender")
     charged, free = rows.loc["charged"], rows.loc["free"]
+    assert (charged["cpus"], free["cpus"], rows.loc["one", "cpus"]) == (2, 0, 1)
     assert charged["processors"] == 2 and json.loads(charged["trace"])["stopped_s"] > 0
     assert charged["read_s"] > 0.4 and charged["thread_s"] > 0.4
-    if asks == "group":
-        assert math.isnan(free["processors"]) and "stopped_s" not in json.loads(free["trace"])
+    assert math.isnan(free["processors"]) and "stopped_s" not in json.loads(free["trace"])
 
 
 def test_more_processors_than_there_are_is_one_line(tmp_path: Path) -> None:
     """Nothing is measured, nor is anything written."""
-    asked = make_contender(n_workers=4)
+    asked = make_contender(n_machines=4)
     with refused("processors", "^1000 in each of 4"):
-        run([asked], make_record(tmp_path), processors=1000)
+        run([asked], make_record(tmp_path), cpus=1000)
     assert not [*tmp_path.iterdir()]
 
 

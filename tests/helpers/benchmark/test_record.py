@@ -163,13 +163,26 @@ def test_a_record_without_the_columns_of_today_is_read_and_continued(tmp_path: P
     """What was not counted then is unknown, and the next row brings the columns."""
     path = write_record(tmp_path / "in-region.csv", [make_row()])
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    table.drop(columns=["client_s", "thread_s"]).to_csv(path, index=False, lineterminator="\n")
+    later = ["client_s", "thread_s", "cpus", "n_machines"]
+    table.drop(columns=later).to_csv(path, index=False, lineterminator="\n")
     assert math.isnan(read_rows(path)[0].client_s)
     record = make_record(path)
     for block in (1, 2):
         record.append([make_row(block=block, client_s=0.5, thread_s=0.25)])
     assert [row.thread_s for row in read_rows(path)[1:]] == [0.25] * 2
     assert make_record(path).to_frame()["client_s"].tolist()[1:] == [0.5] * 2
+
+
+def test_cpus_of_older_records_are_in_their_settings(tmp_path: Path) -> None:
+    """Those that counted stand there; how many machines read was not written."""
+    settings = {"cache_state": "cold", "processors": 4}
+    rows = [make_row(), make_row(block=1, settings=settings, cpus=4, n_machines=2)]
+    path = write_record(tmp_path / "case.csv", rows)
+    assert [(row.cpus, row.n_machines) for row in read_rows(path)][1] == (4, 2)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    table.drop(columns=["cpus", "n_machines"]).to_csv(path, index=False, lineterminator="\n")
+    assert [row.cpus for row in read_rows(path)] == [0, 4]
+    assert all(math.isnan(row.n_machines) for row in read_rows(path))
 
 
 def test_an_append_that_fails_is_taken_back(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+import certifi
 import pytest
 
-from wire.bed.certificates import Authority, write_bundle
+from wire.bed.certificates import Authority, find_bundles, find_bundles_of, write_bundle
 
 
 def shake_hands(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> str | None:
@@ -59,3 +60,18 @@ def test_a_certificate_of_several_files_is_in_a_bundle_once(tmp_path: Path) -> N
     assert b"comment" not in bundle.read_bytes()
     for server in (shared, first, second, authority):
         assert shake_hands(client, server.server_context("a.org"), "a.org") is None
+
+
+def test_a_variable_stands_for_what_its_clients_trust_alone(tmp_path: Path) -> None:
+    """It is the user's own file, or the clients' default, and where these differ all that are known."""
+    own = tmp_path / "own.pem"
+    own.write_bytes(Authority().pem)
+    environment = {"SSL_CERT_FILE": str(own)}
+    assert find_bundles_of("SSL_CERT_FILE", environment) == (own,)
+    assert find_bundles_of("certifi", environment) == (Path(certifi.where()),)
+    assert find_bundles_of("REQUESTS_CA_BUNDLE", environment) == (Path(certifi.where()),)
+    everything = find_bundles(environment)
+    assert own.resolve() in everything and len(everything) > 1
+    assert find_bundles_of("GDAL_CURL_CA_BUNDLE", environment) == everything
+    missing = {"SSL_CERT_FILE": str(tmp_path / "none.pem")}
+    assert find_bundles_of("SSL_CERT_FILE", missing) == find_bundles(missing)

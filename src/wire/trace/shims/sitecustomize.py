@@ -435,6 +435,7 @@ if _FOLDER and importlib is not None:
     ):  # the folder is gone, say: the program runs as it would without us
         _begin()
         sys.meta_path.insert(0, _Leader())
+        sys.modules.setdefault("_wire_shim", sys.modules.get(__name__))
         with contextlib.suppress(Exception):
             _begin_sampling()
         for _name in [name for name in sys.modules if _is_led(name)]:  # imported before this one
@@ -446,4 +447,5 @@ if _FOLDER and importlib is not None:
                 after_in_parent=_after_fork,
                 after_in_child=lambda: _begin_after_fork(_forks),
             )
-_run_next()
+if __name__ == "sitecustomize":  # else a process that runs already has asked for this
+    _run_next()
