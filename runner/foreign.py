@@ -177,9 +177,9 @@ def _clean_data(data: Mapping[str, Any]) -> dict[str, str]:
     }
     for kind, make in makers.items():
         content = _join(data.get(kind))
-        made = make(content) if content and len(content) <= _MAX_CHARACTERS else ""
-        if made:
-            return {kind: made, "text/plain": text}
+        picture = make(content) if content and len(content) <= _MAX_CHARACTERS else ""
+        if picture:
+            return {kind: picture, "text/plain": text}
         if content and kind.startswith("image/"):
             return {"text/plain": _LEFT_OUT}
     if markdown := _cut(data.get("text/markdown")):
@@ -244,8 +244,8 @@ def rebuild_table(content: str) -> str:
             if is_inside and not is_end and (name == "tr" or not rows):
                 rows.append([])
             if is_cell:
-                found = dict(_SPANS.findall(token["attributes"]))
-                spans = [f' {span}="{n}"' for span, n in found.items()]
+                attributes = dict(_SPANS.findall(token["attributes"]))
+                spans = [f' {span}="{n}"' for span, n in attributes.items()]
                 rows[-1].append(_TableCell(name, "".join(spans)))
         elif is_cell:
             rows[-1][-1].parts.append(html.unescape(token["text"] or " "))

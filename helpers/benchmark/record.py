@@ -23,7 +23,7 @@ import pandas as pd
 
 from helpers.benchmark.provenance import RENDERED, Provenance, as_json, clashes, fingerprint
 from helpers.paths import ROOT
-from wire.errors import UserError, explain_system, name_file, redact, redact_tree, show
+from wire.errors import UserError, describe_system_error, name_file, redact, redact_tree, show
 from wire.files import replace_file
 from wire.host import differences, installed
 
@@ -170,7 +170,7 @@ def _read_text(path: Path) -> str:
             )
         return path.read_bytes().decode("utf-8")
     except OSError as error:
-        told = f"cannot be read as a record: {explain_system(error)}"
+        told = f"cannot be read as a record: {describe_system_error(error)}"
         raise RecordError(name_file(path), told, "a record, NAME.csv") from error
     except UnicodeDecodeError as error:
         told = "cannot be read as a record: it is not UTF-8"

@@ -14,7 +14,7 @@ from studies.hdf5_drivers.findings import measured
 from wire.bed.networks import Profile
 from wire.hdf5.files import open_source
 from wire.hdf5.inspection import FileLayout, record_reads
-from wire.hdf5.prediction import choose_earthaccess, list_ways, predict
+from wire.hdf5.prediction import choose_earthaccess, list_read_methods, predict_read
 from wire.models.transfer import network_of
 
 
@@ -64,7 +64,7 @@ def predict_all(
         way = DRIVERS[driver].way
         if driver == "earthaccess":  # by the length of the file
             way = choose_earthaccess(recorded[at].file_nbytes)
-        found = predict(way, recorded[at], network_of(profile), dilation=dilation)
+        found = predict_read(way, recorded[at], network_of(profile), dilation=dilation)
         gb, mb = recorded[at].file_nbytes / 1e9, found.nbytes / 1e6
         lines.append((driver, at, gb, found.seconds, found.n_requests, mb))
     columns = ["driver", "layout", "file_gb", "predicted_s", "requests_predicted", "predicted_mb"]
@@ -73,8 +73,8 @@ def predict_all(
 
 def predict_others(recorded: FileLayout, profile: Profile) -> pd.DataFrame:
     """Predict a way that is not measured: references with more requests in flight."""
-    ways = [one for one in list_ways(recorded) if one.name == "references, 64 in flight"]
-    found = [predict(one, recorded, network_of(profile)) for one in ways]
+    ways = [one for one in list_read_methods(recorded) if one.name == "references, 64 in flight"]
+    found = [predict_read(one, recorded, network_of(profile)) for one in ways]
     lines = [(one.way.name, one.seconds, one.n_requests, one.nbytes / 1e6) for one in found]
     columns = ["way", "predicted_s", "requests_predicted", "predicted_mb"]
     return pd.DataFrame(lines, columns=columns).set_index("way")

@@ -56,17 +56,17 @@ def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
 # Claims.
 
 
-def make_claim(**more: Any) -> published.Claim:
+def make_claim(**more: Any) -> published.PublishedClaim:
     """Make a claim of an invented source."""
-    return published.Claim(study="invented", says="it is so", **more)
+    return published.PublishedClaim(study="invented", says="it is so", **more)
 
 
 def test_a_claim_has_one_figure_of_each_case() -> None:
     """A second one would replace the first without a word."""
-    figures = [published.Ours(case="study/case", key=key) for key in ("a", "b")]
+    figures = [published.Reproduction(case="study/case", key=key) for key in ("a", "b")]
     with refused("it is so", "study/case twice", "each case once"):
-        make_claim(ours=tuple(figures))
-    assert make_claim(ours=(figures[0],)).ours
+        make_claim(reproductions=tuple(figures))
+    assert make_claim(reproductions=(figures[0],)).reproductions
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_direction_without_its_size_is_weaker(found: Finding, expected: str) -
         over="quantity == 'zarr_to_netcdf_speed_ratio'",  # of ten
         column="value",
     )
-    claim = make_claim(at_least=5, at_most=20, no_effect=1, theirs=theirs)
+    claim = make_claim(at_least=5, at_most=20, no_effect=1, published=theirs)
     assert published.judge_case(claim, found) == expected
     plain = make_claim(at_least=5, at_most=20, no_effect=1)
     assert published.judge_case(plain, Finding(6, 4, 9)) == "not decided"
@@ -129,8 +129,11 @@ def test_what_cannot_be_reached_is_never_contradicted() -> None:
 
 def test_each_case_is_unlike_in_its_own_way() -> None:
     """A line of a case names what it shares with the others and its own; the claim names all."""
-    figures = (published.Ours(case="a/b", unlike="32 threads"), published.Ours(case="a/c"))
-    claim = make_claim(unlike="smaller chunks", ours=figures)
+    figures = (
+        published.Reproduction(case="a/b", unlike="32 threads"),
+        published.Reproduction(case="a/c"),
+    )
+    claim = make_claim(unlike="smaller chunks", reproductions=figures)
     assert claim.describe_unlike("a/b") == "smaller chunks; 32 threads"
     assert claim.describe_unlike("a/c") == "smaller chunks"
     assert claim.describe_unlike() == "smaller chunks; a/b: 32 threads"
@@ -183,11 +186,11 @@ def test_figures_of_ours_are_read_or_absent(
     monkeypatch.setattr(published, "read_records", lambda _paths: rows)
 
     def read(**more: Any) -> Any:
-        return published.Ours(**{"case": "study/case", **more}).read()
+        return published.Reproduction(**{"case": "study/case", **more}).read()
 
     assert read(key="gain").high == 12
     assert read(key="mb", is_counted=True).low == 3
-    assert read(over="contender == 'a'", under="contender == 'b'").value == pytest.approx(2)
+    assert read(over="contender == 'a'", divisor="contender == 'b'").value == pytest.approx(2)
     assert read(over="contender == 'a'").value == 5
     nothing = read(key="lost"), read(case="no/such", over="block == 0"), read(over="block > 1")
     assert nothing == (None, None, None)
@@ -196,7 +199,7 @@ def test_figures_of_ours_are_read_or_absent(
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_and_its_finding_are_of_one_quantity(name: str) -> None:
     """What over what, in which column: two numbers that look alike are not taken for each other."""
-    for one in (one for one in CLAIMS[name].ours if one.key):
+    for one in (one for one in CLAIMS[name].reproductions if one.key):
         found = read_findings(published.REFERENCE / f"{one.case}.csv").get(one.key)
         assert one.quantity and (found is None or found.quantity in ("", one.quantity))
 
@@ -236,11 +239,11 @@ def test_a_claim_has_its_figure_in_a_table(name: str) -> None:
     claim = CLAIMS[name]
     assert f"@misc{{{claim.study}," in (ROOT / "pages" / "references.bib").read_text()
     assert claim.at_least <= claim.at_most
-    if claim.theirs is not None:
-        assert claim.theirs.table in TABLES
-    if claim.theirs is not None and name not in CONTRADICTED:
-        assert claim.at_least <= claim.theirs.read() * 1.0001
-        assert claim.theirs.read() <= claim.at_most * 1.0001
+    if claim.published is not None:
+        assert claim.published.table in TABLES
+    if claim.published is not None and name not in CONTRADICTED:
+        assert claim.at_least <= claim.published.read() * 1.0001
+        assert claim.published.read() <= claim.at_most * 1.0001
 
 
 def test_claims_are_those_of_every_source() -> None:
@@ -361,12 +364,12 @@ def test_a_ratio_is_of_times(
         table="green2022_figures_digitised",
         column="mean_throughput_mb_per_s",
         is_rate=True,
-        theirs="figure == 'speedTest3.png' and format == '{name}' and nworkers == {at}",
+        published_rows="figure == 'speedTest3.png' and format == '{name}' and nworkers == {at}",
         case="cluster-scaling/x",
-        ours="contender == '{name}'",
+        measured_rows="contender == '{name}'",
         base={"Zarr Array": "a"},
-        others={"NetCDF": "b", "CSV": "c"},
-        at={"1": ""},
+        compared={"NetCDF": "b", "CSV": "c"},
+        points={"1": ""},
         why="other machines",
     )
     (line,) = published.compare_ratios([series]).to_dict("records")
@@ -417,7 +420,7 @@ def test_records_are_ours_by_who_measured_them(
     write_record(case.result(".csv"), [make_row()])
     folder = tmp_path / "submitted"
     for name, by in (("ada", ""), ("again", submitted.read_author())):
-        submitted.submit(name, [CASE], "laptop", by=by, folder=folder)
+        submitted.submit(name, [CASE], "laptop", measurer=by, folder=folder)
     sent = submitted.read_all(folder)
     own, others = (submitted.render(sent, is_own=is_own) for is_own in (True, False))
     assert own.count(CASE) == others.count(CASE) == 1 and "| ada |" in others

@@ -210,7 +210,7 @@ def test_the_table_tells_what_was_found(make_case: MakeCase) -> None:
         assert run.explain_failures(outcomes) == []
     assert max(map(len, table.splitlines()[:2])) < 180
     for noise in (0.079, math.nan):
-        quiet = run.Outcome(case, "done", found={NOISE: Finding(noise)})
+        quiet = run.Outcome(case, "done", findings={NOISE: Finding(noise)})
         assert ", unstable" not in run.summarise([quiet])
 
 

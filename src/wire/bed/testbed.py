@@ -33,7 +33,7 @@ from wire.bed.networks import Profile, check_profile
 from wire.bed.proxy import Proxy, open_proxy
 from wire.bed.requests import RequestRow
 from wire.children import GRACE_S, start_child
-from wire.errors import UserError, explain_system, say
+from wire.errors import UserError, describe_system_error, say
 from wire.files import cache_folder, make_private
 from wire.sealed import check_owner, is_sealed, seal
 
@@ -65,7 +65,7 @@ def find_or_build_versitygw() -> Path:
         if not _is_there(target):
             _build_once(target)
     except OSError as error:
-        raise _not_built(f"{error.filename or target}: {explain_system(error)}") from error
+        raise _not_built(f"{error.filename or target}: {describe_system_error(error)}") from error
     return target
 
 
@@ -198,7 +198,7 @@ def claim_folder(folder: Path) -> contextlib.AbstractContextManager[object]:
     except OSError as error:
         raise UserError(
             f"store folder {folder}",
-            f"cannot be used ({explain_system(error)})",
+            f"cannot be used ({describe_system_error(error)})",
             "a folder that can be written",
         ) from error
 

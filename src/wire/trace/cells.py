@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from wire.errors import write_bytes
+from wire.errors import format_size
 from wire.trace import page
 from wire.trace.report import Report
 from wire.trace.rows import Run
@@ -26,7 +26,7 @@ def write_cell(run: Run, report: Report, words: Sequence[str]) -> str:
     rows.sort(key=lambda row: -row[0])
     body = "".join(
         f"<tr><td>{escape(label)}</td><td><code>{escape(source)}</code></td><td>{count}</td>"
-        f"<td>{write_bytes(sum(row.nbytes for row in inside))}</td><td>{waited_s:.2f} s</td></tr>"
+        f"<td>{format_size(sum(row.nbytes for row in inside))}</td><td>{waited_s:.2f} s</td></tr>"
         for waited_s, label, source, count, inside in rows
     )
     unseen = (

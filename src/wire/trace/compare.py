@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from wire.errors import UserError, cut, printable, say, write_bytes
+from wire.errors import UserError, cut, format_size, printable, say
 from wire.trace import report
 from wire.untrusted import UntrustedFolder
 
@@ -62,7 +62,7 @@ def compare(head: Mapping[str, Any], base: Mapping[str, Any] | None) -> Iterator
     yield "| | base | this change | |" if base else "| | this change |"
     yield "| --- | --: | --: | --: |" if base else "| --- | --: |"
     for name, title in _COUNTS.items():
-        format_count = write_bytes if name == "moved_nbytes" else "{:,}".format
+        format_count = format_size if name == "moved_nbytes" else "{:,}".format
         if base is None:
             yield f"| {title} | {format_count(head[name])} |"
             continue

@@ -29,7 +29,13 @@ import wire
 from wire.bed.certificates import BUNDLE_VARIABLES
 from wire.bed.networks import Profile
 from wire.bed.relay import listen
-from wire.errors import UserError, convert_system_error, describe_refusal, explain_system, show
+from wire.errors import (
+    UserError,
+    convert_system_error,
+    describe_refusal,
+    describe_system_error,
+    show,
+)
 from wire.trace import lines
 from wire.trace.gateway import Batch, Settings, find_processes
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
@@ -135,7 +141,7 @@ def _run(
                 output = subprocess.PIPE if digest else None
                 child = subprocess.Popen(command, env=env, stdout=output)
         except OSError as error:
-            problem = f"{show(command[0])}; {explain_system(error)}"
+            problem = f"{show(command[0])}; {describe_system_error(error)}"
             raise UserError("COMMAND", problem, "a program on PATH") from error
         pass_on(child.send_signal)
         watch = _Watch(child.pid, guard.port)

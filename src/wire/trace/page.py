@@ -11,7 +11,7 @@ from importlib import resources
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wire.errors import cut, printable, write_bytes
+from wire.errors import cut, format_size, printable
 from wire.trace.analysis import kind_of
 from wire.trace.render import BOOK, describe_gain
 
@@ -113,7 +113,7 @@ def _summarise(report: Report) -> str:
         f"{report.n_requests:,} requests to {hosts}",
         f"{report.n_waits:,} of them one after the other",
         *([f"at most {report.n_in_flight:,} concurrent"] if report.n_in_flight else []),
-        f"{write_bytes(report.moved_nbytes)} moved",
+        f"{format_size(report.moved_nbytes)} moved",
         *([f"{refused:,} failed"] if refused else []),
         *([f"predicted on {report.on}: {_format_seconds(report.predicted_s)}"] if report.on else []),
     ])  # fmt: skip

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 
-from wire.errors import cut, printable, write_bytes
+from wire.errors import cut, format_size, printable
 from wire.trace.causes.results import describe_status
 from wire.trace.findings import N_PRINTED, format_seconds
 from wire.trace.report import Finding, Report
@@ -97,17 +97,17 @@ def _summarise(report: Report) -> Iterator[str]:
         yield f"no request was seen in {_seconds(report.wall_s)}, exit code {report.exit_code}"
         return
     n_hosts = f"{len(report.hosts)} hosts" if len(report.hosts) > 1 else cut(report.hosts[0])
-    sent = f"; {write_bytes(report.sent_nbytes)} sent" if report.sent_nbytes else ""
+    sent = f"; {format_size(report.sent_nbytes)} sent" if report.sent_nbytes else ""
     counts = (
         f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)},"
         f" {report.n_waits:,} of them one after the other"
     )
     if not report.time_s:  # which takes longer than a count
-        yield f"{counts}; {write_bytes(report.moved_nbytes)} moved{sent}"
+        yield f"{counts}; {format_size(report.moved_nbytes)} moved{sent}"
         return
     yield (
         f"{counts}, at most {report.n_in_flight} concurrent;"
-        f" {write_bytes(report.moved_nbytes)} moved, {write_bytes(report.unique_nbytes)} of it once{sent}"
+        f" {format_size(report.moved_nbytes)} moved, {format_size(report.unique_nbytes)} of it once{sent}"
     )
     shares = [f"{share} {_TIME[what]}" for what, share in _shares(report).items() if share != "0 %"]
     yield f"  time: {', '.join(shares)}; gateway {_percent(report.gateway_share)}"

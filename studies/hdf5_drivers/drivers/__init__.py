@@ -27,7 +27,7 @@ from helpers.registry import Registry, leave_out
 from studies.hdf5_drivers.ros3 import ABSENT, find_python, start_ros3
 from wire.bed.locations import Location
 from wire.clients import CLIENTS
-from wire.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, Way, choose_earthaccess
+from wire.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, ReadMethod, choose_earthaccess
 
 Values = list[NDArray[Any]]
 
@@ -184,7 +184,7 @@ class Driver:
     open: Callable[[Location, Settings], Tree]  # from the place of the file
     description: str  # one line for readers of the book
     packages: tuple[str, ...]  # that it imports, whose versions decide what it does
-    way: Way  # what it is to the model, which says what comes between library and network
+    way: ReadMethod  # what it is to the model, which says what comes between library and network
     # settings of the client and of the library above it; what is not named is at its default
     settings: Settings = field(default_factory=dict)
     # why it cannot run here and how to get it, and versions of a process of its own
@@ -255,7 +255,7 @@ DRIVERS.register(
         open=open_with_fsspec,
         description="h5py over an s3fs file object without a cache: published as the default",
         packages=_S3FS,
-        way=Way("no cache", cache_type="none"),
+        way=ReadMethod("no cache", cache_type="none"),
         settings={"cache_type": "none"},
     ),
     Driver(
@@ -277,7 +277,7 @@ DRIVERS.register(
         open=open_whole,
         description="h5py in memory, after obstore fetched the file in ranges of 8 MiB, ten at once",
         packages=_OBSTORE,
-        way=Way("whole", "whole", in_flight=CLIENTS["obstore-whole"].concurrency),
+        way=ReadMethod("whole", "whole", in_flight=CLIENTS["obstore-whole"].concurrency),
         settings={"part_nbytes": 8 * MIB, "max_workers": CLIENTS["obstore-whole"].concurrency},
     ),
     Driver(
@@ -288,7 +288,7 @@ DRIVERS.register(
         open=open_references,
         description="virtual references to the chunks of the file, read as Zarr through obstore",
         packages=CLIENTS["references"].packages,
-        way=Way("references", "references", in_flight=CLIENTS["references"].concurrency),
+        way=ReadMethod("references", "references", in_flight=CLIENTS["references"].concurrency),
     ),
     Driver(
         name="earthaccess",
@@ -306,7 +306,7 @@ DRIVERS.register(
         label="ROS3, default",
         marker="<",
         description="HDF5's own S3 driver, nothing set: blocks of 16 MiB and a page buffer of 64 MiB",
-        way=Way("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB),
+        way=ReadMethod("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB),
     ),
     Driver(
         **_ROS3,
@@ -314,7 +314,7 @@ DRIVERS.register(
         label="ROS3, no cache",
         marker="D",
         description="HDF5's own S3 driver without any cache: published as the default",
-        way=Way("ROS3, no cache", cache_type="none"),
+        way=ReadMethod("ROS3, no cache", cache_type="none"),
         settings={**_NO_BLOCKS, "page_buf_size": 0},
     ),
     Driver(
@@ -323,7 +323,7 @@ DRIVERS.register(
         label="ROS3, page buffer",
         marker="p",
         description="HDF5's own S3 driver with page buffer and chunk cache: published as tuned",
-        way=Way("ROS3, page buffer", cache_type="none", page_buffer_nbytes=16 * MIB),
+        way=ReadMethod("ROS3, page buffer", cache_type="none", page_buffer_nbytes=16 * MIB),
         settings={**_NO_BLOCKS, **_LIBRARY_TUNED},
     ),
     Driver(

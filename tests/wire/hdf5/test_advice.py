@@ -30,7 +30,7 @@ from wire.hdf5 import advice, files, inspection
 from wire.hdf5.advice import MOST_GROWTH, advise
 from wire.hdf5.files import open_source
 from wire.hdf5.inspection import Variable, record_reads
-from wire.hdf5.prediction import BLOCKS, MIB, predict
+from wire.hdf5.prediction import BLOCKS, MIB, predict_read
 from wire.hdf5.repacked import Repack, choose_chunk_shape, lay_out, list_repacks
 from wire.models.transfer import network_of
 
@@ -127,7 +127,7 @@ def test_every_repack_is_foretold(tmp_path: Path, number: int) -> None:
     with open_source(str(out)) as file:
         real = record_reads(file, "x", names, groups=["g0", "g1"])
     found, counted = (
-        predict(BLOCKS, one, network) for one in (lay_out(whole, layout, repack), real)
+        predict_read(BLOCKS, one, network) for one in (lay_out(whole, layout, repack), real)
     )
     assert found.n_requests == pytest.approx(counted.n_requests, abs=1), repack.name
     page_nbytes = max(repack.page_nbytes, 8 * MIB)  # of small files a page more or less

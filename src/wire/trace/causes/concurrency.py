@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from wire.errors import write_bytes
+from wire.errors import format_size
 from wire.trace import analysis
 from wire.trace.analysis import is_data
 from wire.trace.causes.clients import find_clients
@@ -50,7 +50,7 @@ def _find_in_turn(trace: Trace) -> Evidence | None:
         return None
     free = _free_data(trace) - {group[0] for group in objects if parts.intersection(group)}
     what = f"{len(parts)} chunks of shards" if parts else f"{len(objects)} objects"
-    size = write_bytes(median(trace.rows[i].nbytes for i in places))
+    size = format_size(median(trace.rows[i].nbytes for i in places))
     text = f"{what} were read one after the other, {size} each"
     return Evidence(places, text, Edit(trace.keep(), free))
 
@@ -93,7 +93,7 @@ def _find_small_chunks(trace: Trace) -> Evidence | None:
     for first in range(0, len(chunks), n_joined):
         places = chunks[first : first + n_joined]
         asked.append(Asked((*places,), sum(trace.rows[i].nbytes for i in places)))
-    text = f"{len(chunks)} chunks of {write_bytes(size)} each, where a few MB cost hardly more time"
+    text = f"{len(chunks)} chunks of {format_size(size)} each, where a few MB cost hardly more time"
     return Evidence(chunks, text, Edit(asked))
 
 
@@ -131,7 +131,7 @@ def _find_writes(trace: Trace) -> Evidence | None:
     ]
     if len(writes) < FEW or analysis.most_in_flight([trace.rows[i] for i in writes]) > 1:
         return None
-    size = write_bytes(median(trace.rows[i].sent_nbytes for i in writes))
+    size = format_size(median(trace.rows[i].sent_nbytes for i in writes))
     text = f"{len(writes)} objects were written one after the other, {size} each"
     return Evidence(writes, text, Edit(trace.keep(), frozenset(writes)))
 

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from wire.errors import write_bytes
+from wire.errors import format_size
 from wire.trace import analysis
 from wire.trace.analysis import is_metadata
 from wire.trace.causes.registry import (
@@ -65,7 +65,7 @@ def _find_repeats(trace: Trace) -> Evidence | None:
     """Find bytes of an object that had come before."""
     again = _find_repeated(trace)
     nbytes = sum(trace.rows[i].nbytes for i in again)
-    text = f"{len(again)} requests brought {write_bytes(nbytes)} that had come before"
+    text = f"{len(again)} requests brought {format_size(nbytes)} that had come before"
     return drop(trace, again, text)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from wire.errors import write_bytes
+from wire.errors import format_size
 from wire.trace import analysis
 from wire.trace.analysis import span_of
 from wire.trace.causes.clients import client_of
@@ -59,7 +59,7 @@ def _find_overlaps(trace: Trace) -> Evidence | None:
         return None
     asked = [replace(item, nbytes=fresh.get(item.rows[0], item.nbytes)) for item in trace.keep()]
     text = (
-        f"{write_bytes(moved)} came for {write_bytes(unique)} of the files:"
+        f"{format_size(moved)} came for {format_size(unique)} of the files:"
         " a read-ahead is thrown away at each jump"
     )
     return Evidence(
@@ -137,7 +137,7 @@ def _find_parts(trace: Trace) -> Evidence | None:
     name = "one object" if len(objects) == 1 else f"{len(objects)} objects"
     text = (
         f"{len(ranges)} ranges of {name} were read one after the other,"
-        f" {write_bytes(median(sizes))} each"
+        f" {format_size(median(sizes))} each"
     )
     return Evidence(ranges, text, Edit(trace.keep(), free))
 
@@ -169,8 +169,8 @@ def _find_file_object(trace: Trace) -> Evidence | None:
         return None
     edit = Edit([*trace.keep(ranges), *best])
     text = (
-        f"{len(ranges)} small reads of a scattered file, {write_bytes(median(trace.rows[i].nbytes for i in ranges))} each;"
-        f" in blocks of {write_bytes(block_nbytes)} they are {len(best)}"
+        f"{len(ranges)} small reads of a scattered file, {format_size(median(trace.rows[i].nbytes for i in ranges))} each;"
+        f" in blocks of {format_size(block_nbytes)} they are {len(best)}"
     )
     size = (
         f"{block_nbytes // 2**20} * 2**20"
@@ -208,7 +208,7 @@ def _find_one_stream(trace: Trace) -> Evidence | None:
         return None
     nbytes = sum(trace.rows[i].nbytes for i in large)
     rate = trace.seen.stream_nbytes_per_s / 1e6
-    text = f"{write_bytes(nbytes)} came one stream at a time, of {rate:.0f} MB/s"
+    text = f"{format_size(nbytes)} came one stream at a time, of {rate:.0f} MB/s"
     return Evidence(large, text, Edit(split(trace.rows, large, JOINED_NBYTES)))
 
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from statistics import median
 from typing import TYPE_CHECKING
 
-from wire.errors import write_bytes
+from wire.errors import format_size
 from wire.trace import analysis
 from wire.trace.causes.registry import FEW, Cause, Evidence, Remedy, advise, run_in_shell
 from wire.trace.whatif import RETRIED
@@ -101,7 +101,7 @@ def _find_link(trace: Trace) -> Evidence | None:
     chunks = [trace.rows[i].nbytes for i in trace.data if trace.kinds[i] == "chunk"]
     large = ""
     if chunks and median(chunks) >= _LARGE_CHUNK_NBYTES:
-        large = f"; each chunk has {write_bytes(median(chunks))}, needed or not"
+        large = f"; each chunk has {format_size(median(chunks))}, needed or not"
     text = (
         f"bytes arrive in {time['bodies']:.1f} of {asking_s:.1f} s, {rate:.0f} MB/s in all:"
         f" no request is in the way of another{large}"
