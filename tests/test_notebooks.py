@@ -95,7 +95,9 @@ MEASURED = {
     "chunk-shape": {"netCDF4", "dask", "HDF5 of netCDF4", "zarr"},
     "chunk-shape.balanced": {"dask"},
     "cluster-scaling": {"zarrs", "obstore", "s3fs", "distributed", "virtualizarr", "h5netcdf"},
-    "cluster-studies": {"s3fs", "distributed", "netCDF4", "h5netcdf", "tiledb", "pyarrow"},
+    "cluster-studies.stores-of-2020": {"s3fs", "distributed", "netCDF4", "h5netcdf"},
+    "cluster-studies.formats-of-2022": {"s3fs", "distributed", "tiledb", "pyarrow"},
+    "cluster-studies.many-files": {"s3fs", "distributed", "h5netcdf"},
     "hdf5-drivers": {"virtualizarr", "h5netcdf", "obstore", "s3fs", "zarr"},
     "hdf5-drivers.two-drivers": {"s3fs"},
 }
