@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -75,7 +76,7 @@ def find_causes(timeline: Timeline) -> list[Finding]:
     if not trace.rows:
         return []
     networks = _bound_networks(trace)
-    wall_s = _predict_wall(trace, trace.base_seconds(networks.likely)) - timeline.pauses_s
+    wall_s = _predict_wall(trace, networks.likely) - timeline.pauses_s
     weighed = list[tuple[int, float, Finding]]()
     absorbed = set[str]()
     for number, phase in enumerate(timeline.phases):
@@ -96,7 +97,7 @@ def find_causes(timeline: Timeline) -> list[Finding]:
 
 
 def _seek_in_phase(phase: Phase, networks: _Networks, wall_s: float) -> list[list[_Candidate]]:
-    """Seek each cause in the whole phase, then in its stretches, then in its pieces.
+    """Seek each cause in the whole phase, then in its stretches; where no line is known, in its pieces.
 
     The first of these in which there is any counts, so that what holds of all of a phase is reported
     as one, and one concurrent read hides nothing.
@@ -107,7 +108,8 @@ def _seek_in_phase(phase: Phase, networks: _Networks, wall_s: float) -> list[lis
             continue
         candidates = _seek(cause, [phase.trace], networks, wall_s)
         candidates = candidates or _seek(cause, phase.stretches, networks, wall_s)
-        candidates = candidates or _seek(cause, phase.pieces, networks, wall_s)
+        if not candidates and phase.trace.code_line is None:
+            candidates = _seek(cause, phase.pieces, networks, wall_s)
         if candidates:
             groups.append(candidates)
     return groups
@@ -156,23 +158,23 @@ def _predict(cause: Cause, trace: Trace, evidence: Evidence, networks: _Networks
         saved_s = min(evidence.saved_s, base_s)
         return _Candidate(cause, trace, evidence, base_s, saved_s, 0.0, saved_s)
     is_here = trace.network is None
-    shares = list[float]()
     base_s = trace.span_s if is_here else trace.base_seconds(networks.likely)
     best = replace(
         evidence.edit,
         is_best=True,
         n_in_flight=max(evidence.edit.n_in_flight, _BEST_IN_FLIGHT),
     )
-    choices = [(evidence.edit, networks.likely), (evidence.edit, networks.slowest)]
-    if cause.is_bound or evidence.is_bound:
-        choices.append((best, networks.seen))
-    else:
-        choices.append((evidence.edit, networks.seen))
-    for edit, network in choices:
+    is_most = cause.is_bound or evidence.is_bound
+
+    @cache
+    def save(network: Network, is_best: bool) -> float:
         before_s = trace.base_seconds(network)
-        share = 1 - trace.seconds(edit, network) / before_s if before_s else 0.0
-        shares.append(base_s * share)
-    likely_s, least_s, most_s = shares
+        edit = best if is_best else evidence.edit
+        share = 1 - trace.seconds(edit, network) / before_s if before_s and edit else 0.0
+        return base_s * share
+
+    likely_s, least_s = save(networks.likely, False), save(networks.slowest, False)
+    most_s = save(networks.seen, is_most)
     return _Candidate(
         cause, trace, evidence, base_s, likely_s, min(likely_s, least_s), max(likely_s, most_s)
     )
@@ -245,10 +247,12 @@ def _bound_networks(trace: Trace) -> _Networks:
     return _Networks(likely, slowest, seen)
 
 
-def _predict_wall(trace: Trace, base_s: float) -> float:
+def _predict_wall(trace: Trace, network: Network) -> float:
     """Compute what the program takes: as it was, or on another network in place of its own."""
     wall_s = trace.run.wall_s
-    return wall_s if trace.network is None else wall_s - trace.span_s + base_s
+    if trace.network is None or not trace.rows:
+        return wall_s
+    return wall_s - trace.span_s + trace.base_seconds(network)
 
 
 WITHIN_S = 8.0
@@ -377,7 +381,6 @@ def _count(timeline: Timeline, name: str) -> Report:
     """Report what is counted, and the network that the requests show."""
     trace = timeline.trace
     rows, seen = trace.rows, trace.seen
-    base_s = trace.base_seconds(seen) if rows else trace.span_s
     rate = seen.stream_nbytes_per_s
     return replace(
         _list(trace.run, name),
@@ -387,7 +390,7 @@ def _count(timeline: Timeline, name: str) -> Report:
         kinds=dict(Counter(trace.kinds).most_common()),
         first_byte_s=(seen.first_byte_median_s, seen.first_byte_p95_s),
         stream_mb_per_s=rate / 1e6 if isfinite(rate) else 0.0,
-        predicted_s=_predict_wall(trace, base_s),
+        predicted_s=_predict_wall(trace, seen),
         phases=[*_describe_phases(timeline)],
         pauses_s=timeline.pauses_s,
     )

@@ -26,6 +26,7 @@ PAUSE_S = 1.0
 
 _SERIES = 6  # requests alone, from which on a stretch is a phase of its own
 _SWITCHES, _SHARE = 4, 0.25  # between two lines of a function, from which on they are one loop
+_MOST_PARTS = 30  # of a phase in which causes are sought
 _GAP_S = 1.0  # between two stretches of a program whose lines are not known
 
 
@@ -279,8 +280,10 @@ def _find_gaps(trace: Trace) -> list[int]:
 
 
 def _split(trace: Trace, starts: Sequence[int]) -> list[Trace]:
-    """Cut a trace before some of its requests."""
+    """Cut a trace before some of its requests; of many parts the longest count."""
     if not starts:
         return []
-    edges = [0, *starts, len(trace.rows)]
-    return [trace.select(range(*pair), trace.clock) for pair in pairwise(edges)]
+    edges = [*pairwise([0, *starts, len(trace.rows)])]
+    if len(edges) > _MOST_PARTS:
+        edges = sorted(sorted(edges, key=lambda pair: pair[0] - pair[1])[:_MOST_PARTS])
+    return [trace.select(range(*pair), trace.clock) for pair in edges]

@@ -30,6 +30,8 @@ _N_DRAWS = 5
 MAX_REPLAYED = 10_000
 """Requests of a trace up to which all are replayed; of more some of each stretch of time are."""
 
+_SAMPLED = 2_000  # requests of a longer run that are replayed
+_LEAST_REPLAYED = 100  # of a phase of it
 _N_STRETCHES = 20
 
 
@@ -136,16 +138,18 @@ class Trace:
         set_ups_s = [row.handshake_s for row in self.rows if row.is_first]
         self._set_up_s = median(set_ups_s or [0.0]) if math.isnan(set_up_s) else set_up_s
         self._base_s = dict[Network, float]()  # what the trace takes as it is, by network
-        # the last look at each object before a request for it: what it waits for, though another ended later
-        self._looked = dict[int, int]()
-        looks = dict[tuple[str, str], int]()
+
+    @cached_property
+    def _looked(self) -> dict[int, int]:
+        """The last look at each object before a request for it: what that waits for, whatever ended later."""
+        looked, looks = dict[int, int](), dict[tuple[str, str], int]()
         for i, row in enumerate(self.rows):
-            at = (row.host, row.key)
-            if at in looks and self.rows[looks[at]].end_s <= row.start_s + TOLERANCE_S:
-                self._looked[i] = looks[at]
+            name = (row.host, row.key)
+            if name in looks and self.rows[looks[name]].end_s <= row.start_s + TOLERANCE_S:
+                looked[i] = looks[name]
             if row.method == "HEAD" or row.status in RETRIED:
-                looks[at] = i
-        self._previous = self._find_previous()
+                looks[name] = i
+        return looked
 
     @cached_property
     def seen(self) -> Network:
@@ -223,8 +227,9 @@ class Trace:
             return 0.0
         return self.clock.read(self._last_end_s) - self.clock.read(self.rows[0].start_s)
 
-    def _find_previous(self) -> list[int | None]:
-        """Find for each request the one that ended last of those that had begun before and ended by then."""
+    @cached_property
+    def _previous(self) -> list[int | None]:
+        """For each request the one that ended last of those that had begun before and ended by then."""
         under_way, previous = list[tuple[float, int]](), list[int | None]()
         latest: tuple[float, int] | None = None
         for i, row in enumerate(self.rows):
@@ -307,7 +312,7 @@ class Trace:
 
         Of many requests some of each stretch of time are replayed, and stand for the stretch.
         """
-        if len(self.rows) <= MAX_REPLAYED:
+        if len(self.rows) <= self._max_replayed:
             return self._replay(edit, seen)
         found_s = 0.0
         place = {one.rows[0]: one for one in edit.asked}
@@ -331,17 +336,20 @@ class Trace:
 
     def keep(self, dropped: Iterable[int] = ()) -> list[Asked]:
         """Ask for what was asked for, but for some."""
-        without = {*dropped}
-        return [one for one in self._asked if one.rows[0] not in without]
+        return keep(self.rows, dropped)
 
-    @cached_property
-    def _asked(self) -> list[Asked]:
-        return keep(self.rows)
+    @property
+    def _max_replayed(self) -> int:
+        """Requests of this trace that are replayed: its part of those of a run that has more."""
+        n_all = len(self.root.rows)
+        if n_all <= MAX_REPLAYED:
+            return MAX_REPLAYED
+        return max(_LEAST_REPLAYED, min(_SAMPLED, MAX_REPLAYED) * len(self.rows) // n_all)
 
     @property
     def n_replayed(self) -> int:
         """Number of requests that predictions rest on."""
-        is_whole = len(self.rows) <= MAX_REPLAYED
+        is_whole = len(self.rows) <= self._max_replayed
         return len(self.rows) if is_whole else sum(len(part.rows) for _, part, _ in self._stretches)
 
     @cached_property
@@ -355,7 +363,7 @@ class Trace:
         edges = [bisect_left(starts_s, begin_s + number * step_s) for number in range(_N_STRETCHES)]
         stretches = list[tuple[int, Trace, float]]()
         for first, last in pairwise([*edges, len(self.rows)]):
-            chosen = range(first, min(last, first + MAX_REPLAYED // _N_STRETCHES))
+            chosen = range(first, min(last, first + self._max_replayed // _N_STRETCHES))
             if chosen:
                 part = self.select(chosen, self.clock)
                 whole_s = starts_s[last] - starts_s[first]
