@@ -52,7 +52,7 @@ class Contains:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def _check(self, value: list[str]) -> list[str]:
-        if all((one == self.name) == self.is_other for one in value):
+        if all((item == self.name) == self.is_other for item in value):
             raise ValueError(f"a list with {'another than ' * self.is_other}{self.name!r}")
         return value
 
@@ -186,10 +186,10 @@ class Parameters(BaseModel):
         for name, value in self:
             if not isinstance(value, list) or name.endswith("_shape"):  # lengths may be equal
                 continue
-            known = [one for one in value if isinstance(one, str | int | float)]
-            if twice := [one for one in known if known.count(one) > 1]:
-                what = "name" if isinstance(twice[0], str) else "number"
-                raise UserError(name, f"{show(twice[0])} twice", f"each {what} once")
+            scalars = [item for item in value if isinstance(item, str | int | float)]
+            if twice := [item for item in scalars if scalars.count(item) > 1]:
+                kind = "name" if isinstance(twice[0], str) else "number"
+                raise UserError(name, f"{show(twice[0])} twice", f"each {kind} once")
         return self
 
     @model_validator(mode="after")

@@ -69,13 +69,18 @@ def find_sources(path: Path, commits: Iterable[str], root: Path) -> Iterator[Not
     """
     if path.exists():
         yield _read(path.read_text(encoding="utf-8"))
-    name = path.relative_to(root).as_posix()
+    # of a case that has a notebook of its own by now, and had that of its study
+    places = dict.fromkeys((path, path.with_name(f"{path.name.partition('.')[0]}.ipynb")))
+    names = [place.relative_to(root).as_posix() for place in places]
     for commit in commits:
         if not re.fullmatch(r"[0-9a-f]{40}", commit):
             continue
         ancestry = ["merge-base", "--is-ancestor", commit, "HEAD"]
-        if _run_git(ancestry, root) is not None and (text := _run_git(["show", f"{commit}:{name}"], root)):  # fmt: skip
-            yield _read(text)
+        if _run_git(ancestry, root) is None:
+            continue
+        for name in names:
+            if text := _run_git(["show", f"{commit}:{name}"], root):
+                yield _read(text)
 
 
 def _run_git(arguments: list[str], root: Path) -> str | None:

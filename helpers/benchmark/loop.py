@@ -164,12 +164,12 @@ def measure_blocks(
 
 def _refuse(contenders: Sequence[Contender]) -> None:
     """Refuse what would fail or confuse an hour later."""
-    names, seen = {contender.name for contender in contenders}, set[tuple[str, str]]()
+    names, identities = {contender.name for contender in contenders}, set[tuple[str, str]]()
     for contender in contenders:
-        if contender.identity in seen:
-            told = " ".join(contender.identity)
-            raise UserError("contenders", f"{told} given twice", "once a point")
-        seen.add(contender.identity)
+        if contender.identity in identities:
+            identity = " ".join(contender.identity)
+            raise UserError("contenders", f"{identity} given twice", "once a point")
+        identities.add(contender.identity)
         if contender.control_of is not None and contender.control_of not in names:
             raise UserError(
                 "control_of",
@@ -207,23 +207,31 @@ class _Loop:
 
     def pending(self, phase: str, block: int) -> list[tuple[int, Contender]]:
         """List what a block still lacks, each with its place in the order."""
-        there = {row.key for row in self.record.rows}
+        measured_keys = {row.key for row in self.record.rows}
         plan = enumerate(plan_block(self.contenders, seed=self.seed, phase=phase, block=block))
-        return [(i, one) for i, one in plan if (phase, block, *one.identity) not in there]
+        return [
+            (i, contender)
+            for i, contender in plan
+            if (phase, block, *contender.identity) not in measured_keys
+        ]
 
     def plan_warm_ups(self, phase: str, n_warm_ups: int) -> list[int]:
         """Choose numbers for the warm-up blocks; a record that is continued gets new ones."""
-        asked = {contender.identity for contender in self.contenders}
-        there = [row for row in self.record.rows if row.key[2:] in asked]
-        if not any(row.phase == phase for row in there):
+        identities = {contender.identity for contender in self.contenders}
+        rows = [row for row in self.record.rows if row.key[2:] in identities]
+        if not any(row.phase == phase for row in rows):
             return [*range(n_warm_ups)]
-        first = 1 + max((row.block for row in there if row.phase == "warm-up"), default=-1)
+        first = 1 + max((row.block for row in rows if row.phase == "warm-up"), default=-1)
         return [*range(first, first + max(1, n_warm_ups))]
 
     def say_short(self, phase: str) -> None:
         """Say, before anything is measured, that reads are so short that noise may decide."""
-        asked = {one.identity for one in self.contenders if not one.is_ceiling}
-        warm = [row for row in self.record.rows if row.phase == "warm-up" and row.key[2:] in asked]
+        identities = {
+            contender.identity for contender in self.contenders if not contender.is_ceiling
+        }
+        warm = [
+            row for row in self.record.rows if row.phase == "warm-up" and row.key[2:] in identities
+        ]
         short_s = [r.real_read_s for r in warm if r.real_read_s < LEAST_S and r.n_requests < LEAST_REQUESTS]  # fmt: skip
         if phase == "measured" and short_s:
             print(
@@ -251,10 +259,10 @@ class _Loop:
 
     def _measure(self, contender: Contender, *, phase: str, block: int, order: int) -> None:
         """Measure one contender once, timing its opening and reading alone, and put its row on disk."""
-        at = (" ".join(contender.identity), phase, block)
+        place = (" ".join(contender.identity), phase, block)
         steps, origin, k = contender.steps, self.record.provenance, self.dilations[contender.group]
         n_cpus = self.cpus[contender.identity]
-        with self._step("prepare", *at):
+        with self._step("prepare", *place):
             steps.enter_block(block)
             steps.prepare()
             # Garbage of the contender before is not paid for by this one.
@@ -266,18 +274,18 @@ class _Loop:
             counted = self.governor.slowed(*machines, n_processors=n_cpus, dilation=k)
         with counted as spent:
             before_s = busy_s()
-            with self._step("open", *at), deadline(self.deadline_s, steps.find_lost):
+            with self._step("open", *place), deadline(self.deadline_s, steps.find_lost):
                 opened, open_s = timed(steps.open, dilation=k)
-            with self._step("read", *at), deadline(self.deadline_s, steps.find_lost):
+            with self._step("read", *place), deadline(self.deadline_s, steps.find_lost):
                 read = partial(contender.read or steps.read, opened)
                 result, read_s = timed(read, dilation=k)
             trace: dict[str, Any] = {"busy_s": busy_s() - before_s}
-        with self._step("collect", *at):
+        with self._step("collect", *place):
             trace |= steps.collect()
-        with self._step("check", *at):
+        with self._step("check", *place):
             if not (check := steps.check(result)):
                 raise CheckError("it does not say what it checked")
-        with self._step("versions", *at):
+        with self._step("versions", *place):
             # those at the opening of the record win: nothing is imported twice
             versions = {**imported(), **steps.versions(), **origin.versions}
         settings = {**(contender.settings or {}), "read_deadline_s": self.deadline_s}
@@ -321,12 +329,12 @@ class _Loop:
         self.record.append([row])
 
     @contextmanager
-    def _step(self, step: str, what: str, phase: str, block: int) -> Iterator[None]:
+    def _step(self, step: str, subject: str, phase: str, block: int) -> Iterator[None]:
         """Turn any failure into one line that says where it happened."""
         try:
             yield
         except Exception as error:
             cause = self.record.redact(" ".join(f"{type(error).__name__}: {error}".split()))
             raise MeasurementError(
-                f"{what}, {phase} block {block}", f"{step} failed: {cause[:300]}"
+                f"{subject}, {phase} block {block}", f"{step} failed: {cause[:300]}"
             ) from error

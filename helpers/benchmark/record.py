@@ -170,11 +170,11 @@ def _read_text(path: Path) -> str:
             )
         return path.read_bytes().decode("utf-8")
     except OSError as error:
-        told = f"cannot be read as a record: {describe_system_error(error)}"
-        raise RecordError(name_file(path), told, "a record, NAME.csv") from error
+        reason = f"cannot be read as a record: {describe_system_error(error)}"
+        raise RecordError(name_file(path), reason, "a record, NAME.csv") from error
     except UnicodeDecodeError as error:
-        told = "cannot be read as a record: it is not UTF-8"
-        raise RecordError(name_file(path), told, "a record, NAME.csv") from error
+        reason = "cannot be read as a record: it is not UTF-8"
+        raise RecordError(name_file(path), reason, "a record, NAME.csv") from error
 
 
 def _read_runs(record: Path) -> dict[str, dict[str, Any]]:
@@ -245,7 +245,7 @@ def read_rows(path: Path) -> list[Row]:
         for run, origin in runs.items()
     }
     rows: list[Row] = []
-    there: dict[tuple[object, ...], int] = {}
+    first_lines: dict[tuple[object, ...], int] = {}
     for i, cells in enumerate(lines[1:], start=2):
         where = f"{name_file(path)}: line {i}"
         if len(cells) != len(header):
@@ -264,7 +264,7 @@ def read_rows(path: Path) -> list[Row]:
             row = Row(**own, **runs[run], fingerprint=hashes[run])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RecordError(where, f"not a row of this schema: {error}") from error
-        if (first := there.setdefault((row.study, row.case, *row.key), i)) != i:
+        if (first := first_lines.setdefault((row.study, row.case, *row.key), i)) != i:
             raise RecordError(where, f"the measurement of line {first} once more")
         rows.append(row)
     return rows
@@ -305,8 +305,8 @@ class Record:
         """Return length and time of the last change of the file, which tell of other writers."""
         if not self.path.exists():
             return 0, 0
-        found = self.path.stat()
-        return found.st_size, found.st_mtime_ns
+        status = self.path.stat()
+        return status.st_size, status.st_mtime_ns
 
     def _refuse_others(self) -> None:
         """Refuse to go on with rows of another origin, naming what differs."""
@@ -319,31 +319,37 @@ class Record:
         for row in self.rows:
             if RENDERED in os.environ:  # nothing is measured: only what is asked for counts,
                 # and of the contenders that were measured a page may show fewer
-                asked = {**parameters, "contenders": row.parameters.get("contenders")}
+                wanted = {**parameters, "contenders": row.parameters.get("contenders")}
                 # what came later asks for nothing where it is empty
-                asked = {name: one for name, one in asked.items() if one or name in row.parameters}
-                told = [*differences(asked, {name: row.parameters.get(name) for name in asked})]
+                wanted = {
+                    name: value for name, value in wanted.items() if value or name in row.parameters
+                }
+                reasons = [
+                    *differences(wanted, {name: row.parameters.get(name) for name in wanted})
+                ]
             else:
-                told = [*differences(case, {"study": row.study, "case": row.case})]
-                told += differences(machine, row.machine)
-                told += differences(parameters, row.parameters)
-                told += clashes(versions, row.versions)
-            if told:
+                reasons = [*differences(case, {"study": row.study, "case": row.case})]
+                reasons += differences(machine, row.machine)
+                reasons += differences(parameters, row.parameters)
+                reasons += clashes(versions, row.versions)
+            if reasons:
                 raise RecordError(
                     name_file(self.path),
                     (
-                        f"cannot continue a record of another origin: {self.redact('; '.join(told))}; "
+                        f"cannot continue a record of another origin: {self.redact('; '.join(reasons))}; "
                         "move it away to measure anew"
                     ),
                 )
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows, all of them or, when it fails, none; they are on disk when this returns."""
-        taken = {row.key for row in self.rows}
+        keys = {row.key for row in self.rows}
         versions = dict(self._versions)
         for row in rows:
-            if told := [*clashes(row.versions, versions)]:
-                raise RecordError(name_file(self.path), f"versions: {'; '.join(told)}", "the same")
+            if reasons := [*clashes(row.versions, versions)]:
+                raise RecordError(
+                    name_file(self.path), f"versions: {'; '.join(reasons)}", "the same"
+                )
             versions |= row.versions
             cells = [_cell(getattr(row, name)) for name in COLUMNS]
             clean = redact_tree(cells, self.secrets)
@@ -352,9 +358,9 @@ class Record:
                     raise RecordError(
                         name, "shows a credential, which no record may", "names of settings only"
                     )
-            if row.key in taken:
+            if row.key in keys:
                 raise RecordError(name_file(self.path), f"{row.key} is there already")
-            taken.add(row.key)
+            keys.add(row.key)
         if self._look() != self._state:
             raise RecordError(
                 name_file(self.path), "changed by another process; run a case once at a time"
@@ -412,8 +418,8 @@ def read_records(paths: Sequence[Path]) -> pd.DataFrame:
     versions: dict[str, object] = {}
     for row in rows:
         machine = differences(rows[0].machine, row.machine)
-        for kind, told in (("machine", machine), ("versions", clashes(versions, row.versions))):
-            if text := "; ".join(told):
+        for kind, reasons in (("machine", machine), ("versions", clashes(versions, row.versions))):
+            if text := "; ".join(reasons):
                 raise RecordError(
                     kind, f"{text} ({rows[0].case} here, {row.case} there)", "the same"
                 )

@@ -115,7 +115,7 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
 def list_styles(kind: Kind) -> dict[str, Style]:
     """Map each contender of a kind to its style: readers that are registered, then all others."""
     drawn = [reader for reader in REGISTRIES.get(kind, {}).values() if reader.color]
-    registered = {one.name: Style(one.label, one.color, one.marker) for one in drawn}
+    registered = {reader.name: Style(reader.label, reader.color, reader.marker) for reader in drawn}
     return registered | dict(_STYLES.get(kind, {}))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,9 @@ def open_files(folder: Location, _stored: StoredArray, *, how: str) -> Any:
         given |= {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
         urls = [f"s3://{path}" for path in paths]
         return xr.open_mfdataset(urls, storage_options=options, **given)[FILES_VARIABLE].data
-    return xr.open_mfdataset([fs.open(path) for path in paths], **given)[FILES_VARIABLE].data
+    # its defaults of now are what is measured, of which it says that they will change
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        return xr.open_mfdataset([fs.open(path) for path in paths], **given)[FILES_VARIABLE].data
 
 
 def read_tiledb(folder: Location, stored: StoredArray) -> da.Array:

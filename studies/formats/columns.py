@@ -16,22 +16,22 @@ import pyarrow.parquet
 
 from helpers.arrays.stores import StoredArray
 from helpers.arrays.tables import TableSuffix, name_part, write_table
-from studies.formats.source import Box, Read, Source, Values
+from studies.formats.source import Box, Read, SourceArray, Values
 from wire.bed.locations import Location
 
 
-def write_csv(folder: Location, source: Source) -> None:
+def write_csv(folder: Location, source: SourceArray) -> None:
     """Write one table of text, a line for each value: what a table makes of an array."""
     _put(folder, "array.csv", [_tabulate(source.variable, source.values)], "csv")
 
 
-def write_parquet(folder: Location, source: Source) -> None:
+def write_parquet(folder: Location, source: SourceArray) -> None:
     """Write one Parquet file, with a row group for each time step."""
     steps = (_tabulate(source.variable, values) for values in source.values)
     _put(folder, "array.parquet", steps, "parquet")
 
 
-def write_parts(folder: Location, source: Source) -> None:
+def write_parts(folder: Location, source: SourceArray) -> None:
     """Write a Parquet file for each time step."""
     for step, values in enumerate(source.values):
         _put(folder, name_part(step), [_tabulate(source.variable, values)], "parquet")

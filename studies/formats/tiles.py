@@ -15,7 +15,7 @@ import obstore
 from helpers.arrays.readers import BLOSC_LEVEL
 from helpers.arrays.stores import StoredArray
 from helpers.arrays.tables import tiledb_options, write_tiledb_array
-from studies.formats.source import Box, Read, Source, Values
+from studies.formats.source import Box, Read, SourceArray, Values
 from wire.bed.locations import Location
 from wire.errors import UserError
 
@@ -40,7 +40,7 @@ def choose_width(chunk_shape: Sequence[int], n_bands: int) -> int:
     return 16 * max(1, round(math.sqrt(math.prod(chunk_shape) / n_bands) / 16))
 
 
-def write_rasters(folder: Location, source: Source) -> None:
+def write_rasters(folder: Location, source: SourceArray) -> None:
     """Write a raster for each time step."""
     width = choose_width(source.chunk_shape, source.values.shape[1])
     for step, values in enumerate(source.values):
@@ -58,12 +58,12 @@ def encode_raster(values: Values, *, width: int, is_compressed: bool) -> bytes:
 
     n_bands, ny, nx = values.shape
     codec = "ZSTD" if is_compressed else "NONE"
-    made: dict[str, Any] = {"BLOCKSIZE": width, "OVERVIEWS": "NONE", "COMPRESS": codec}
-    made |= {"LEVEL": BLOSC_LEVEL, "PREDICTOR": "YES"} if is_compressed else {}
+    options: dict[str, Any] = {"BLOCKSIZE": width, "OVERVIEWS": "NONE", "COMPRESS": codec}
+    options |= {"LEVEL": BLOSC_LEVEL, "PREDICTOR": "YES"} if is_compressed else {}
     shape = {"count": n_bands, "height": ny, "width": nx, "dtype": "float32"}
     place = {"crs": "EPSG:4326", "transform": from_bounds(*_WHOLE_WORLD, nx, ny)}
     with MemoryFile() as file:
-        with file.open(driver="COG", **shape, **place, **made) as raster:
+        with file.open(driver="COG", **shape, **place, **options) as raster:
             raster.write(values)
         with file.open() as raster:
             tags = raster.tags(ns="IMAGE_STRUCTURE")
@@ -121,7 +121,7 @@ def open_rasters(folder: Location, stored: StoredArray, n_requests: int) -> Read
     def read(box: Box) -> Values:
         steps, bands = range(stored.shape[0])[box[0]], [*range(1, stored.shape[1] + 1)][box[1]]
         window = Window.from_slices(*box[2:])
-        out = np.empty([one.stop - one.start for one in box], np.float32)
+        out = np.empty([extent.stop - extent.start for extent in box], np.float32)
 
         def fill(step: int, values: Values) -> None:
             # settings are those of a thread
@@ -138,7 +138,7 @@ def open_rasters(folder: Location, stored: StoredArray, n_requests: int) -> Read
 _FILTERS = {"blosc-zstd": "ZstdFilter", "blosc-lz4": "LZ4Filter"}
 
 
-def write_tiles(folder: Location, source: Source) -> None:
+def write_tiles(folder: Location, source: SourceArray) -> None:
     """Write an array in tiles of a chunk, shuffled and compressed as Blosc's are."""
     import tiledb  # an extra that not everyone has
 
@@ -153,7 +153,7 @@ def write_tiles(folder: Location, source: Source) -> None:
         chunk_shape=source.chunk_shape,
         filters=filters,
     )
-    if applied != [repr(one) for one in filters]:  # as published benchmarks had it
+    if applied != [repr(filter_) for filter_ in filters]:  # as published benchmarks had it
         raise UserError("format", f"tiledb is stored with {applied}", f"{filters}, as asked")
 
 

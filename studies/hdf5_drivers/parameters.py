@@ -68,6 +68,6 @@ class Parameters(parameters.Parameters):
     @model_validator(mode="after")
     def _check_default(self) -> Self:
         for name in ("reads", "one_variable"):
-            if (given := getattr(self, name)) and DEFAULT not in given:
-                raise UserError(name, ", ".join(given), f"also {DEFAULT}")
+            if (names := getattr(self, name)) and DEFAULT not in names:
+                raise UserError(name, ", ".join(names), f"also {DEFAULT}")
         return self

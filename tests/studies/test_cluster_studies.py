@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,8 +17,6 @@ from helpers.arrays.clusters import Cluster, open_cluster
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import Entry, StoredArray
 from helpers.benchmark.contender import CheckError
-from helpers.paths import ROOT
-from runner.pages import is_of_case
 from studies.cluster_studies import apart, findings, opendap
 from studies.cluster_studies.parameters import Parameters
 from studies.cluster_studies.sources import (
@@ -183,20 +180,6 @@ def test_parameters_that_do_not_fit_are_refused(
     """One line says what is allowed."""
     with refused(f"a case: {where}", allowed=allowed):
         Parameters.check(given, "a case")
-
-
-@pytest.mark.parametrize(
-    ("case", "other"), [("stores-of-2020", "2022"), ("formats-of-2022", "2020")]
-)
-def test_a_page_has_the_findings_of_its_study_alone(case: str, other: str) -> None:
-    """One notebook serves two studies; its tags say which cells are on the page of one case."""
-    cells = nbformat.read(ROOT / "notebooks" / "cluster-studies.ipynb", as_version=4).cells
-    kept = [cell.source for cell in cells if is_of_case(cell, case)]
-    heads = [line for text in kept for line in text.splitlines() if line.startswith("### ")]
-    assert "## Findings" in kept
-    assert len(heads) >= 3
-    assert not [head for head in heads if other in head]
-    assert sum("plt.subplots" in text for text in kept) == 1
 
 
 def test_a_link_carries_array_bytes(place: Place) -> None:

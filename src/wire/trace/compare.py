@@ -50,6 +50,11 @@ def compare(head: Mapping[str, Any], base: Mapping[str, Any] | None) -> Iterator
     """Write what was asked for, next to what the base branch asks for, as lines of Markdown.
 
     Counts are compared, and no seconds: those of a shared machine are no finding.
+
+    Yields
+    ------
+    str
+        A line of Markdown.
     """
     yield MARK
     yield f"**wire trace**: {_quote(head['verdict'])}"

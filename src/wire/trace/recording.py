@@ -182,7 +182,7 @@ class Session:
         if self._has_shim:
             return
         self._has_shim = True
-        path = launch.SHIMS / "sitecustomize.py"
+        path = launch.SHIMS / "shim.py"
         spec = importlib.util.spec_from_file_location("_wire_shim", path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)

@@ -25,14 +25,14 @@ h3{font-size:.95rem;margin:1rem 0 .3rem}
 .keys i{display:inline-block;width:1.2em;height:.7em;margin-right:.35em;vertical-align:baseline}
 .keys i.thin{height:.28em;vertical-align:.2em}
 ol.sites,ol.causes{list-style:none;margin:.3rem 0;padding:0;display:grid;gap:.25rem}
-.sites button,.causes button{width:100%;text-align:left;display:grid;gap:.1rem .6rem;align-items:center;grid-template-columns:.8rem minmax(9rem,26rem) minmax(4rem,1fr) auto}
+.sites button,.causes button{width:100%;text-align:left;display:grid;gap:.1rem .6rem;align-items:center;grid-template-columns:.8rem minmax(9rem,26rem) minmax(4rem,1fr) 15rem}
 .causes button{grid-template-columns:auto 1fr auto}
 .sites .name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .sites .name code{color:var(--soft)}
 .sites .swatch{width:.8rem;height:1.1rem;border-radius:2px}
 .sites .time{display:flex;height:.7rem;background:var(--plate)}
 .sites .time i{height:100%}
-.sites .sum,.causes .sum{font-variant-numeric:tabular-nums;color:var(--soft);white-space:nowrap}
+.sites .sum{text-align:right}.sites .sum,.causes .sum{font-variant-numeric:tabular-nums;color:var(--soft);white-space:nowrap}
 code{font-family:ui-monospace,SFMono-Regular,Menlo,monospace;font-size:.88em}
 .plot{position:relative;border:1px solid var(--rule);border-radius:6px;overflow:hidden}
 canvas{display:block;width:100%;touch-action:pan-y;cursor:crosshair}
@@ -49,7 +49,7 @@ tr[aria-selected=true]{background:var(--plate);outline:1px solid var(--accent)}
 .hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}
 summary{cursor:pointer;padding:.3rem 0}
 @media (max-width:640px){
-.sites button{grid-template-columns:.8rem 1fr}.sites .time,.sites .sum{grid-column:2}.sites .sum{white-space:normal}.sites .name{white-space:normal;overflow-wrap:anywhere}
+.sites button{grid-template-columns:.8rem 1fr}.sites .time,.sites .sum{grid-column:2}.sites .sum{white-space:normal;text-align:left}.sites .name{white-space:normal;overflow-wrap:anywhere}
 .causes button{grid-template-columns:auto 1fr}.causes .sum{grid-column:2}
 .bar select{max-width:none;flex:1 1 8rem}}
 @media print{.bar,.tip{display:none}}
@@ -237,7 +237,7 @@ function mount(host, trace) {
     scale = Math.min(devicePixelRatio || 1, 2);
     width = Math.max(canvas.parentElement.clientWidth, 200);
     height = AXIS + Math.min(width < 640 ? 380 : 520, Math.max(120, Math.min(n, 60) * 10));
-    gutter = lines.length ? (width > 700 ? 190 : 8) : 0;
+    gutter = lines.length ? (width > 560 ? Math.min(190, width / 4.5) : 8) : 0;
     for (const [one, tall] of [[canvas, height], [map, MAP]]) {
       one.width = Math.round(width * scale);
       one.height = Math.round(tall * scale);
