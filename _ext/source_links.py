@@ -62,8 +62,8 @@ def choose_files(
     """Load what lies in the folder of a page on that page alone."""
     for kind in ("script_files", "css_files"):
         owners = [(file, Path(str(getattr(file, "filename", "") or "")).parent.name) for file in context[kind]]  # fmt: skip
-        kept = [file for file, owner in owners if owner == pagename or owner not in app.env.all_docs]  # fmt: skip
-        context[kind] = kept
+        shown = [file for file, owner in owners if owner == pagename or owner not in app.env.all_docs]  # fmt: skip
+        context[kind] = shown
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -51,17 +51,17 @@ def expect_like(
     published case took of each such unit is taken for this one too.
     """
     rows = read_records([REFERENCE / f"{title}.csv"])
-    found, prices = count_run(rows), get_prices()
+    run, prices = count_run(rows), get_prices()
     n_blocks = int(rows.loc[rows["phase"] == "measured", "block"].max()) + 1
     published = work(json.loads(rows["parameters"].iloc[0]) | {"n_blocks": n_blocks})
-    scales = [mine / theirs for mine, theirs in zip(work(values), published, strict=True)]
-    n_requests, gb = found["requests"] * scales[0], found["gb"] * scales[1]
-    asked = n_requests / 1e3 * prices["store_gets_1e3"]
+    scales = [mine / reference for mine, reference in zip(work(values), published, strict=True)]
+    n_requests, gb = run["requests"] * scales[0], run["gb"] * scales[1]
+    requests_usd = n_requests / 1e3 * prices["store_gets_1e3"]
     return Expected(
         n_requests,
         gb,
-        asked,
-        asked + gb * prices["data_out_gb"],
+        requests_usd,
+        requests_usd + gb * prices["data_out_gb"],
         f"prices of {DEFAULT_REGION}, {read_prices()[DEFAULT_SET].date}",
     )
 
@@ -70,12 +70,12 @@ def render_runs() -> str:
     """Write a line for each published case that asks a store for anything."""
     prices, lines = get_prices(), []
     for page in sorted(REFERENCE.glob("*/*.ipynb")):
-        found = count_run(read_records([page.with_suffix(".csv")]))
-        if found["requests"]:
-            counts = [f"{found[name]:,.{n}f}" for name, n in (("reads", 0), ("requests", 0), ("gb", 1), ("minutes", 0))]  # fmt: skip
-            asked = found["requests"] / 1e3 * prices["store_gets_1e3"]
-            sent = found["gb"] * prices["data_out_gb"]
-            usd = f"{asked:.2f}", f"{asked + sent:.2f}"
+        run = count_run(read_records([page.with_suffix(".csv")]))
+        if run["requests"]:
+            counts = [f"{run[name]:,.{n}f}" for name, n in (("reads", 0), ("requests", 0), ("gb", 1), ("minutes", 0))]  # fmt: skip
+            requests_usd = run["requests"] / 1e3 * prices["store_gets_1e3"]
+            sent = run["gb"] * prices["data_out_gb"]
+            usd = f"{requests_usd:.2f}", f"{requests_usd + sent:.2f}"
             lines.append((f"{page.parent.name}/{page.stem}", *counts, *usd))
     names = ["case", "reads", "requests", "GB", "minutes", "USD in the region", "USD outside"]
     return write_table(names, lines)
@@ -83,7 +83,7 @@ def render_runs() -> str:
 
 def render_calculator() -> str:
     """Write the calculator's place in its page, with what its script needs."""
-    found = {
+    data_of_page = {
         "assumptions": describe(),
         "names": dict(NAMES),
         "stale": dict(STALE),
@@ -93,13 +93,13 @@ def render_calculator() -> str:
             for item, unit in PRICE_UNITS.items()
         ],
         "sets": {
-            name: {"date": one.date, "region": DEFAULT_REGION, "values": get_prices(name)}
-            for name, one in read_prices().items()
+            name: {"date": price_set.date, "region": DEFAULT_REGION, "values": get_prices(name)}
+            for name, price_set in read_prices().items()
         },
         "set": DEFAULT_SET,
     }
     # A closing tag inside the data would end the script.
-    data = json.dumps(found, indent=1).replace("</", "<\\/")
+    data = json.dumps(data_of_page, indent=1).replace("</", "<\\/")
     return (
         "```{raw} html\n"
         '<div id="cost-calculator"><p>The calculator runs in your browser and needs JavaScript; '

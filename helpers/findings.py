@@ -86,8 +86,8 @@ def as_finding(found: Found) -> Finding:
         noise = found.noise - 1
         return replace(as_finding(found.ratio), verdict=found.verdict, noise=noise)
     if isinstance(found, Interval):
-        ends, told = (found.centre, found.low, found.high), found.quantity
-        return Finding(*ends, n=found.n, noise=found.noise - 1, quantity=told)
+        ends, quantity = (found.centre, found.low, found.high), found.quantity
+        return Finding(*ends, n=found.n, noise=found.noise - 1, quantity=quantity)
     return Finding(float(found))
 
 
@@ -167,18 +167,18 @@ def write_findings(
     return pd.DataFrame(lines, index=pd.Index(rows, name=QUOTED))
 
 
-def tabulate_finding(found: Finding) -> dict[str, str]:
+def tabulate_finding(finding: Finding) -> dict[str, str]:
     """Write a finding as a line of the table that ends a notebook."""
     line = dict.fromkeys(["value", "95 % interval", "unit", "noise"], "")
-    if found.unit == CLAIM:
-        return line | {"value": describe_claim(found)}
-    if math.isfinite(found.low):
-        line["95 % interval"] = f"{digits(found.low)} to {digits(found.high)}"
-    if math.isfinite(found.noise):
-        line["noise"] = f"{digits(100 * found.noise)} %"
-    value = digits(found.value) if math.isfinite(found.value) or not found.verdict else ""
-    told = ", ".join(filter(None, (value, found.verdict)))
-    return line | {"value": told, "unit": found.unit}
+    if finding.unit == CLAIM:
+        return line | {"value": describe_claim(finding)}
+    if math.isfinite(finding.low):
+        line["95 % interval"] = f"{digits(finding.low)} to {digits(finding.high)}"
+    if math.isfinite(finding.noise):
+        line["noise"] = f"{digits(100 * finding.noise)} %"
+    value = digits(finding.value) if math.isfinite(finding.value) or not finding.verdict else ""
+    text = ", ".join(filter(None, (value, finding.verdict)))
+    return line | {"value": text, "unit": finding.unit}
 
 
 def describe_claim(finding: Finding) -> str:
@@ -202,7 +202,7 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
             lines = csv.DictReader(file)
             if "key" not in (lines.fieldnames or ()):
                 raise KeyError("key")
-            found = dict[str, Finding]()
+            findings = dict[str, Finding]()
             for line in lines:
                 value, low, high, noise = (
                     float(line[name] or "nan") for name in ("value", "low", "high", "noise")
@@ -210,13 +210,13 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
                 unit, verdict, quantity = (
                     line[name] or "" for name in ("unit", "verdict", "quantity")
                 )
-                found[line["key"]] = Finding(
+                findings[line["key"]] = Finding(
                     value, low, high, unit, int(line["n"]), verdict, noise, quantity
                 )
-            return found
+            return findings
     except (ValueError, TypeError, KeyError, OSError, csv.Error) as error:
-        told = " ".join(str(error).split())
-        raise UserError(path.name, f"not the findings of a page: {told}") from error
+        reason = " ".join(str(error).split())
+        raise UserError(path.name, f"not the findings of a page: {reason}") from error
 
 
 def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:

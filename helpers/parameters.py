@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -51,7 +52,7 @@ class Contains:
         return core_schema.no_info_after_validator_function(self._check, handler(source))
 
     def _check(self, value: list[str]) -> list[str]:
-        if all((one == self.name) == self.is_other for one in value):
+        if all((item == self.name) == self.is_other for item in value):
             raise ValueError(f"a list with {'another than ' * self.is_other}{self.name!r}")
         return value
 
@@ -114,6 +115,34 @@ RECORD = "file that receives every row"
 SLOWED = "factor by which the network and its time are slowed down"
 
 
+@dataclass(frozen=True, slots=True)
+class OwnNotebook:
+    """What the parameter cell of a case's own notebook has otherwise than that of its study."""
+
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # by parameter
+    left_out: frozenset[str] = frozenset()  # parameters that it does not take
+
+
+_CELL_WIDTH = 88  # characters, as notebooks/ruff.toml has it
+
+
+def _name_type(hint: Any) -> str:
+    """Name the type of a parameter in the words of papermill: of a choice, that of its first."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return type(arguments[0]).__name__
+    if origin is list:
+        return f"list[{_name_type(arguments[0])}]"
+    return str(hint.__name__) if origin is None else _name_type(arguments[0])
+
+
+def _write_literal(value: object) -> str:
+    """Write a default as the formatter has it, text in double quotes."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_write_literal, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
 class Parameters(BaseModel):
     """What every study takes: how long to go on, where data lie, and which network to emulate.
 
@@ -157,10 +186,10 @@ class Parameters(BaseModel):
         for name, value in self:
             if not isinstance(value, list) or name.endswith("_shape"):  # lengths may be equal
                 continue
-            known = [one for one in value if isinstance(one, str | int | float)]
-            if twice := [one for one in known if known.count(one) > 1]:
-                what = "name" if isinstance(twice[0], str) else "number"
-                raise ValueError(f"{name}: {show(twice[0])} twice; allowed: each {what} once")
+            scalars = [item for item in value if isinstance(item, str | int | float)]
+            if twice := [item for item in scalars if scalars.count(item) > 1]:
+                kind = "name" if isinstance(twice[0], str) else "number"
+                raise UserError(name, f"{show(twice[0])} twice", f"each {kind} once")
         return self
 
     @model_validator(mode="after")
@@ -168,6 +197,37 @@ class Parameters(BaseModel):
         # only studies whose every clock is that of the timing loop can slow time down
         check_profile(self.store, self.profile, getattr(self, "dilation", 1.0))
         return self
+
+    # notebooks that one case has of its own, by its name
+    own_notebooks: ClassVar[Mapping[str, OwnNotebook]] = {}
+
+    @classmethod
+    def format_cell(cls, case: str = "") -> str:
+        """Write the cell of a notebook that declares its parameters, which papermill replaces.
+
+        A line each has name, type, default and description with its unit, those of the study first.
+        A `case` with a notebook of its own has the defaults and the parameters that this declares.
+        """
+        own = cls.own_notebooks[case] if case else OwnNotebook()
+        common = Parameters.model_fields
+        names = [*(name for name in cls.model_fields if name not in common), *common]
+        defaults = {**{name: cls.model_fields[name].default for name in names}, **own.defaults}
+        lines = []
+        for name in names:
+            if name not in own.left_out:
+                info, default = cls.model_fields[name], defaults[name]
+                extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+                unit = f" ({extra['unit']})" if "unit" in extra else ""
+                head, note = (
+                    f"{name}: {_name_type(info.annotation)} = ",
+                    f"  # {info.description}{unit}",
+                )
+                line = f"{head}{_write_literal(default)}{note}"
+                if isinstance(default, list) and len(line) > _CELL_WIDTH:
+                    items = "".join(f"    {_write_literal(item)},\n" for item in default)
+                    line = f"{head}[\n{items}]{note}"
+                lines.append(line)
+        return "\n".join(lines)
 
     @classmethod
     def read(cls, namespace: Mapping[str, Any], where: str = "parameters") -> dict[str, Any]:

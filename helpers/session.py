@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Literal, Self
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pandas as pd
 
@@ -22,6 +24,9 @@ from wire.bed.locations import credentials
 from wire.bed.networks import Profile, get_profile, of_one_process
 from wire.bed.testbed import Testbed, open_testbed
 from wire.errors import UserError
+
+if TYPE_CHECKING:
+    from helpers.arrays.clusters import Cluster
 
 __all__ = [
     "Claim",
@@ -166,8 +171,32 @@ class Session:
             seed=self.settings["seed"],
         )
 
-    def emulate(self, network: Profile | None = None, *, dilation: float | None = None) -> None:
-        """Emulate the network of the measurement from now on, or another one, and another dilation."""
+    def open_folder(self) -> Path:
+        """Make a folder that ends with the session, for what lies on the local disk."""
+        return Path(self.open(TemporaryDirectory()))
+
+    def open_cluster(self) -> Cluster:
+        """Start the Dask cluster that the parameters ask for, or connect to it; no worker is there yet."""
+        from helpers.arrays import clusters  # Dask's scheduler, for few notebooks
+
+        return self.open(
+            clusters.open_cluster(
+                self.settings["cluster_kind"],
+                address=self.settings["cluster_address"] or None,
+                options=self.settings["cluster_options"],
+                threads_per_worker=self.settings["threads_per_worker"],
+            )
+        )
+
+    def emulate(
+        self, network: Profile | str | None = None, *, dilation: float | None = None
+    ) -> None:
+        """Emulate the network of the measurement from now on, or another one, and another dilation.
+
+        A text is the name of a profile that ships, such as ``loopback``.
+        """
+        if isinstance(network, str):
+            network = get_profile(network)
         self.testbed.emulate(network or self.network, dilation=dilation or self.dilation)
         self._is_emulated = True
 
@@ -197,7 +226,7 @@ class Session:
         of the case ends. Where groups have dilations of their own, `enter_group` emulates.
         """
         if self._testbed is not None and not (self._is_emulated or isinstance(dilation, Mapping)):
-            self.emulate(dilation=dilation)
+            self.emulate(dilation=dilation if isinstance(dilation, float | int) else None)
         return self._measure(
             contenders,
             "measured",
@@ -238,6 +267,7 @@ class Session:
             n_warm_ups=n_warm_ups,
             budget=budget or self.budget,
             dilation=self.dilation if dilation is None else dilation,
+            cpus=self.settings["processors"],
             enter_group=enter_group,
         )
 
@@ -249,16 +279,13 @@ class Session:
         """End the server, the emulated network and whatever else was opened; once is enough."""
         self._stack.close()
 
-    def finish(self, *, noise: float = math.nan, n_blocks: int | None = None) -> pd.DataFrame:
+    def finish(self, *, noise: float = math.nan) -> pd.DataFrame:
         """Close the session, write findings and claims next to the record, and return their table.
 
-        `noise` is the A/A ratio less 1 of what the page judges; `n_blocks` are those that its
-        findings rest on, where these are not all that were measured.
+        `noise` is the A/A ratio less 1 of what the page judges, NaN where it is unknown.
         """
         self.close()
-        if n_blocks is None:
-            rows = [row.block for row in self.record.rows if row.phase == "measured"]
-            n_blocks = len({*rows})
+        blocks = {row.block for row in self.record.rows if row.phase == "measured"}
         return write_findings(
-            self.record.path, self.findings, self.claims, noise=noise, n_blocks=n_blocks
+            self.record.path, self.findings, self.claims, noise=noise, n_blocks=len(blocks)
         )

@@ -132,9 +132,9 @@ def _stage_gap(name: str, into: Path) -> None:
 def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
     """Append cases that the table of contents does not know under their notebook's overview."""
     toc = yaml.safe_load(toc_path.read_text(encoding="utf-8"))
-    known = {*walk_toc(toc)}
+    listed = {*walk_toc(toc)}
     for page in pages:
-        if page.is_shown and page.name not in known:
+        if page.is_shown and page.name not in listed:
             chapters = [entry for entry in toc["chapters"] if entry["file"] == page.notebook]
             if not chapters:
                 raise UserError(
@@ -171,7 +171,7 @@ def _write_generated(pages: Sequence[Page], into: Path, *, root: Path, say: Say)
     for name in {name for text in texts for name in re.findall(r"_generated/([\w.-]+)", text)}:
         if name in makers:
             (into / "_generated" / name).write_text(makers[name](), encoding="utf-8")
-    for title, name in {one for text in texts for one in _PICTURE.findall(text)}:
+    for title, name in {picture for text in texts for picture in _PICTURE.findall(text)}:
         path = into / "_generated" / "figures" / title / f"{name}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)
         if title in by_title and (figure := _read_figure(read_results(by_title[title]), name)):
@@ -185,8 +185,8 @@ def _render(table: pd.DataFrame) -> str:
 def _render_parameters(model: type[Parameters]) -> str:
     """Write the parameters of a study as a table for its page."""
     lines = [
-        (f"`{name}`", f"`{json.dumps(one.default)}`", one.description)
-        for name, one in model.model_fields.items()
+        (f"`{name}`", f"`{json.dumps(field.default)}`", field.description)
+        for name, field in model.model_fields.items()
     ]
     return write_table(["parameter", "default", "meaning"], lines)
 
@@ -234,13 +234,15 @@ def build(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> Pat
 def first_warning(log: str) -> str:
     """Say in one line what was wrong first, and how much more there is."""
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", log).splitlines()]
-    found = [match for line in lines if (match := _WARNING.match(line))]
-    if not found:  # what an extension raised says more than the box that is drawn around it
+    warnings_found = [match for line in lines if (match := _WARNING.match(line))]
+    if (
+        not warnings_found
+    ):  # what an extension raised says more than the box that is drawn around it
         raised = [line for line in lines if re.match(r"[\w.]+(?:Error|Exception): .", line)]
-        return f"book: not built: {([*filter(None, lines), *raised] or ['no message'])[-1]}"
-    page = (found[0]["page"] or "_config.yml").split("_build/stage/")[-1]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"book: {page}: {found[0]['text']}{more}"
+        return f"not built: {([*filter(None, lines), *raised] or ['no message'])[-1]}"
+    page = (warnings_found[0]["page"] or "_config.yml").split("_build/stage/")[-1]
+    more = f" (and {len(warnings_found) - 1} more)" if len(warnings_found) > 1 else ""
+    return f"{page}: {warnings_found[0]['text']}{more}"
 
 
 def publish(site: str, root: Path = ROOT, *, titles: Sequence[str] = ()) -> list[Path]:

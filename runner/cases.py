@@ -31,7 +31,7 @@ SUFFIXES = (".ipynb", ".csv", SUFFIX, ".runs.json")
 def list_studies() -> list[str]:
     """List the names of the studies, which are those of their folders; none is imported."""
     package = importlib.import_module("studies")
-    folders = [found.name for found in pkgutil.iter_modules(package.__path__) if found.ispkg]
+    folders = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
     return [name.replace("_", "-") for name in folders]
 
 
@@ -140,8 +140,8 @@ def _hash(
 ) -> str:
     cells = nbformat.read(case.source, as_version=4).cells  # type: ignore[no-untyped-call]
     sources = [cell.source for cell in cells if cell.cell_type in cell_types]
-    kept = {name: value for name, value in values.items() if name not in but}
-    text = json.dumps([sources, redact_tree(kept)], sort_keys=True)  # a hash tells no password
+    shared = {name: value for name, value in values.items() if name not in but}
+    text = json.dumps([sources, redact_tree(shared)], sort_keys=True)  # a hash tells no password
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -175,11 +175,11 @@ def find_damage(executed: Path, record: Path, *, goes_on: bool = False) -> str:
     """
     try:
         notebook = json.loads(check_file(executed).read_bytes())
-        known = notebook["metadata"].get("case", {}).get(SEAL, {})
-        n_bytes = known.get("rows_nbytes")
-        if not isinstance(n_bytes, int) or not known.get("sha256"):
+        digests = notebook["metadata"].get("case", {}).get(SEAL, {})
+        n_bytes = digests.get("rows_nbytes")
+        if not isinstance(n_bytes, int) or not digests.get("sha256"):
             return f"{executed.name}: it has no digest of what it is made of"
-        if _digest(notebook, record, n_bytes) != known["sha256"]:
+        if _digest(notebook, record, n_bytes) != digests["sha256"]:
             return f"{executed.name}: it, its rows or its findings are not as the run left them"
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return f"{executed.name}: not a whole notebook"
@@ -193,9 +193,11 @@ def _digest(notebook: Mapping[str, Any], record: Path, n_bytes: int) -> str:
 
     Each row names its run by a hash of where it comes from, so that file needs none of its own.
     """
-    about = {key: one for key, one in notebook["metadata"].items() if key != "case"}
-    told = {key: one for key, one in notebook["metadata"].get("case", {}).items() if key != SEAL}
-    text = json.dumps([notebook["cells"], about, told], sort_keys=True)
+    about = {key: value for key, value in notebook["metadata"].items() if key != "case"}
+    case_metadata = {
+        key: value for key, value in notebook["metadata"].get("case", {}).items() if key != SEAL
+    }
+    text = json.dumps([notebook["cells"], about, case_metadata], sort_keys=True)
     parts = [text.encode()]
     for path, end in ((record, max(0, n_bytes)), (record.with_suffix(SUFFIX), None)):
         parts.append(check_file(path).read_bytes()[:end] if path.exists() else b"")
@@ -227,14 +229,17 @@ def lock_case(case: Case) -> Iterator[None]:
 
 
 def write_derived(root: Path = ROOT) -> list[Path]:
-    """Write the schemas of case files, from the models of the studies; return those that changed."""
+    """Write what repeats the models of the studies, and return the files that changed.
+
+    These are the schemas of case files and the cells of notebooks that declare parameters.
+    """
     changed = []
     for name in list_studies():
         # every parameter may be left out, no other may stand
         schema = find_parameters(name).model_json_schema()
         schema.pop("description", None)
-        for one in schema["properties"].values():
-            one.pop("title", None)
+        for definition in schema["properties"].values():
+            definition.pop("title", None)
         schema = {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             **schema,
@@ -243,7 +248,19 @@ def write_derived(root: Path = ROOT) -> list[Path]:
         text = json.dumps(schema, indent=2) + "\n"
         path = root / "parameters" / f"{name}.schema.json"
         changed += [path] * write_changed(path, text)
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        changed += [path] * _write_parameter_cell(path)
     return changed
+
+
+def _write_parameter_cell(path: Path) -> bool:
+    """Write the cell of a notebook that declares its parameters; tell whether it changed."""
+    name, _, case = path.stem.partition(".")
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if "parameters" in cell["metadata"].get("tags", []):
+            cell["source"] = find_parameters(name).format_cell(case).splitlines(keepends=True)
+    return write_changed(path, json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_changed(path: Path, text: str) -> bool:

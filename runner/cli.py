@@ -15,7 +15,7 @@ from wire.errors import UserError, say
 _site = partial(click.option, "--site", default="laptop", show_default=True)
 
 
-def _how(command: Any) -> Any:
+def add_run_options(command: Any) -> Any:
     """Give a command the options of a run."""
     for option in (
         click.option("--anew", is_flag=True, help="Measure again what is done."),
@@ -35,16 +35,20 @@ def _how(command: Any) -> Any:
 @click.command("run-all")
 @_site(help="Folder of parameters/.")
 @click.option("--all", "is_all", is_flag=True, help="Also the long cases, else run by name alone.")
-@_how
-def run_all(site: str, is_all: bool, **how: Any) -> None:
+@add_run_options
+def run_all(site: str, is_all: bool, **options: Any) -> None:
     """Run every case of a site, print a table and build the book."""
     from runner import build, cases, pages
     from runner.cases import find_studies
 
     by_name = {(study.name, case) for study in find_studies().values() for case in study.by_name}
-    found = pages.in_book_order(cases.find_cases(site))
-    chosen = [one for one in found if is_all or (one.notebook, one.name) not in by_name]
-    failures = _run(chosen, **how)
+    all_cases = pages.in_book_order(cases.find_cases(site))
+    chosen = [
+        candidate
+        for candidate in all_cases
+        if is_all or (candidate.notebook, candidate.name) not in by_name
+    ]
+    failures = _run(chosen, **options)
     say(f"the book: open {_short(build.build(site, say=say))}")
     _end(failures)
 
@@ -55,39 +59,39 @@ def run_all(site: str, is_all: bool, **how: Any) -> None:
 @click.option(
     "--render", is_flag=True, help="Measure nothing: execute the page over the reference's rows."
 )
-@_how
-def run(case: str, site: str, render: bool, **how: Any) -> None:
+@add_run_options
+def run(case: str, site: str, render: bool, **options: Any) -> None:
     """Run one case, such as cluster-scaling/in-region."""
     from runner import cases
 
-    found = cases.find_case(case, site)
-    cases.read_parameters(found)  # what is refused is refused before anything starts
+    chosen = cases.find_case(case, site)
+    cases.read_parameters(chosen)  # what is refused is refused before anything starts
     if not render:
-        _end(_run([found], **how))
+        _end(_run([chosen], **options))
         return
-    if any(how.values()):
+    if any(options.values()):
         raise UserError("--render", "with an option to measure", "alone")
     from runner.run import render_case
 
-    say(_short(render_case(found)))
+    say(_short(render_case(chosen)))
 
 
-def _run(cases: list[Any], **how: Any) -> list[str]:
+def _run(cases: list[Any], **options: Any) -> list[str]:
     """Run cases, print their table and return what failed."""
     from runner import run as runs
     from wire.bed.testbed import find_or_build_versitygw
 
-    minutes, max_usd = how.pop("minutes"), how.pop("max_usd")
+    minutes, max_usd = options.pop("minutes"), options.pop("max_usd")
     if minutes is not None and not 0 < minutes <= 10_000:
         raise UserError("--minutes", f"{minutes:g}", "above 0, at most 10000")
-    if how["quick"] and (how["anew"] or how["more"]):
+    if options["quick"] and (options["anew"] or options["more"]):
         raise UserError("--quick", "together with --anew or --more", "without them")
     if max_usd is not None and not max_usd >= 0:
         raise UserError("--max-usd", f"{max_usd:g}", "from 0 on")
-    bound = {"max_usd": math.inf if max_usd is None else max_usd, "quick": how["quick"]}
-    runs.check_expected(cases, say, **bound, again=how["anew"] or how["more"])
+    bound = {"max_usd": math.inf if max_usd is None else max_usd, "quick": options["quick"]}
+    runs.check_expected(cases, say, **bound, is_repeated=options["anew"] or options["more"])
     find_or_build_versitygw()
-    outcomes = runs.run_cases(cases, say, **how, budget_s=60 * (minutes or 0.0))
+    outcomes = runs.run_cases(cases, say, **options, budget_s=60 * (minutes or 0.0))
     say(f"\n{runs.summarise(outcomes)}\n")
     return runs.explain_failures(outcomes)
 
@@ -133,13 +137,15 @@ def publish(cases: tuple[str, ...], site: str) -> None:
 @click.argument("name")
 @click.argument("cases", nargs=-1)
 @_site(help="Whose records they are.")
-@click.option("--by", default="", help="Who measured, as the book shall say it. [default: NAME]")
-def submit(name: str, cases: tuple[str, ...], site: str, by: str) -> None:
+@click.option(
+    "--by", "measurer", default="", help="Who measured, as the book shall say it. [default: NAME]"
+)
+def submit(name: str, cases: tuple[str, ...], site: str, measurer: str) -> None:
     """Copy records of CASES to results/submitted/NAME, the folder to send with a pull request."""
     from runner import submitted
 
     say(
-        f"{_short(submitted.submit(name, cases, site, by=by))} is what to send: add it in a pull request"
+        f"{_short(submitted.submit(name, cases, site, measurer=measurer))} is what to send: add it in a pull request"
     )
 
 

@@ -69,13 +69,18 @@ def find_sources(path: Path, commits: Iterable[str], root: Path) -> Iterator[Not
     """
     if path.exists():
         yield _read(path.read_text(encoding="utf-8"))
-    name = path.relative_to(root).as_posix()
+    # of a case that has a notebook of its own by now, and had that of its study
+    places = dict.fromkeys((path, path.with_name(f"{path.name.partition('.')[0]}.ipynb")))
+    names = [place.relative_to(root).as_posix() for place in places]
     for commit in commits:
         if not re.fullmatch(r"[0-9a-f]{40}", commit):
             continue
         ancestry = ["merge-base", "--is-ancestor", commit, "HEAD"]
-        if _run_git(ancestry, root) is not None and (text := _run_git(["show", f"{commit}:{name}"], root)):  # fmt: skip
-            yield _read(text)
+        if _run_git(ancestry, root) is None:
+            continue
+        for name in names:
+            if text := _run_git(["show", f"{commit}:{name}"], root):
+                yield _read(text)
 
 
 def _run_git(arguments: list[str], root: Path) -> str | None:
@@ -177,9 +182,9 @@ def _clean_data(data: Mapping[str, Any]) -> dict[str, str]:
     }
     for kind, make in makers.items():
         content = _join(data.get(kind))
-        made = make(content) if content and len(content) <= _MAX_CHARACTERS else ""
-        if made:
-            return {kind: made, "text/plain": text}
+        picture = make(content) if content and len(content) <= _MAX_CHARACTERS else ""
+        if picture:
+            return {kind: picture, "text/plain": text}
         if content and kind.startswith("image/"):
             return {"text/plain": _LEFT_OUT}
     if markdown := _cut(data.get("text/markdown")):
@@ -244,8 +249,8 @@ def rebuild_table(content: str) -> str:
             if is_inside and not is_end and (name == "tr" or not rows):
                 rows.append([])
             if is_cell:
-                found = dict(_SPANS.findall(token["attributes"]))
-                spans = [f' {span}="{n}"' for span, n in found.items()]
+                attributes = dict(_SPANS.findall(token["attributes"]))
+                spans = [f' {span}="{n}"' for span, n in attributes.items()]
                 rows[-1].append(_TableCell(name, "".join(spans)))
         elif is_cell:
             rows[-1][-1].parts.append(html.unescape(token["text"] or " "))

@@ -40,14 +40,14 @@ def _draw_bars(unit: str, bars: Mapping[str, Finding]) -> Figure:
     """Draw a bar for each, with its interval where it has one and its number at its end."""
     fig = Figure(figsize=_SIZE, layout="constrained")
     ax = fig.subplots()
-    for name, one in bars.items():
+    for name, bar in bars.items():
         first = not ax.patches
-        ax.barh(name, one.value, 0.6, color=palette.RUST if first else palette.BLUE)
-        if one.low == one.low:
-            ax.hlines(name, one.low, one.high, color=palette.CHARCOAL)
-        end = max(one.value, one.high if one.high == one.high else 0)
+        ax.barh(name, bar.value, 0.6, color=palette.RUST if first else palette.BLUE)
+        if bar.low == bar.low:
+            ax.hlines(name, bar.low, bar.high, color=palette.CHARCOAL)
+        end = max(bar.value, bar.high if bar.high == bar.high else 0)
         ax.annotate(
-            f"{one.value:.2g}", (end, name), (4, 0), textcoords="offset points", va="center"
+            f"{bar.value:.2g}", (end, name), (4, 0), textcoords="offset points", va="center"
         )
     ax.invert_yaxis()
     ax.margins(x=0.12)
@@ -58,20 +58,20 @@ def _draw_bars(unit: str, bars: Mapping[str, Finding]) -> Figure:
 
 def _draw_hdf5(read: Read) -> Figure:
     default, whole = (
-        _find(read, "hdf5-drivers/granule", f"{way}-s") for way in ("default", "whole")
+        _find(read, "hdf5-drivers/granule", f"{driver}-s") for driver in ("default", "whole")
     )
     return _draw_bars("seconds", {"s3fs.open, the default": default, "whole, in ranges": whole})
 
 
 def _draw_zarr(read: Read) -> Figure:
-    asked = _find(read, "request-ledger/versions", "requests-of-today")
-    return _draw_bars("requests per chunk", {"s3fs, default": asked, "one option": Finding(1.0)})
+    requests = _find(read, "request-ledger/versions", "requests-of-today")
+    return _draw_bars("requests per chunk", {"s3fs, default": requests, "one option": Finding(1.0)})
 
 
 def _draw_chunks(read: Read) -> Figure:
     default, copies = (
-        _find(read, "chunk-shape/in-region", f"{what}-equal-mix")
-        for what in ("default", "two-copies")
+        _find(read, "chunk-shape/in-region", f"{layout}-equal-mix")
+        for layout in ("default", "two-copies")
     )
     turned = Finding(1 / copies.value, 1 / copies.high, 1 / copies.low)
     bars = {"Dask's default": default, "a few MB": Finding(1.0), "two copies": turned}

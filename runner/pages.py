@@ -105,8 +105,8 @@ def find_pages(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -
             raise UserError("results/reference", f"{problem}; restore it, or measure the case anew")
         reference[page.name] = page
     places = {name: place for place, name in enumerate(listed)}
-    found = (reference | own).values()
-    return sorted(found, key=lambda page: places.get(page.name, len(places)))
+    shown = (reference | own).values()
+    return sorted(shown, key=lambda page: places.get(page.name, len(places)))
 
 
 def find_problem(page: Page) -> str:
@@ -132,10 +132,10 @@ def read_notebook(path: Path) -> dict[str, Any]:
         raise
     except Exception as error:  # whatever its text makes nbformat say
         raise UserError(name_file(path), "not a whole notebook; measure the case anew") from error
-    found: dict[str, Any] = notebook
-    if not found["cells"]:
+    checked: dict[str, Any] = notebook
+    if not checked["cells"]:
         raise UserError(name_file(path), "a notebook without cells; measure the case anew")
-    return found
+    return checked
 
 
 def read_results(page: Page) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def read_results(page: Page) -> dict[str, Any]:
 def render_page(page: Page) -> dict[str, Any]:
     """Make the page of a case, in the order of its notebook: its question, whose results, code folded."""
     notebook = read_results(page)
-    cells = notebook["cells"] = [one for one in notebook["cells"] if is_of_case(one, page.case)]
+    cells = notebook["cells"] = [cell for cell in notebook["cells"] if is_of_case(cell, page.case)]
     _suffix_labels(cells, f"{page.notebook}-{page.case}")
     first = cells[0]
     title, _, rest = first["source"].partition("\n")
@@ -223,17 +223,17 @@ LEAST_WAVES = 8
 
 def _say_what_counts(rows: pd.DataFrame) -> Iterator[str]:
     """Say whether processors count in a record, and how many of its reads have few waves of requests."""
-    kept = measured(rows)
-    counts = kept.get("processors", pd.Series(math.nan, kept.index)).notna()
-    if (kept.loc[~counts, "dilation"] > 1).any():
-        some = "in some reads " * bool(counts.any())
+    used = measured(rows)
+    counts = used["cpus"] > 0
+    if (used.loc[~counts, "dilation"] > 1).any():
+        scope = "in some reads " * bool(counts.any())
         yield (
-            f"Processors count for nothing {some}here: they are as many times faster as the network"
+            f"Processors count for nothing {scope}here: they are as many times faster as the network"
             " is slowed down, so ratios between clients are of the network where processors were not busy."
         )
-    if n_few := int((kept["waves"] < LEAST_WAVES).sum()):
+    if n_few := int((used["waves"] < LEAST_WAVES).sum()):
         yield (
-            f"{n_few} of {len(kept)} reads are of fewer than {LEAST_WAVES} waves of requests: how a"
+            f"{n_few} of {len(used)} reads are of fewer than {LEAST_WAVES} waves of requests: how a"
             " client starts weighs in them."
         )
 
@@ -255,11 +255,11 @@ _NAMED = [
 
 def _write_versions(rows: pd.DataFrame) -> str:
     """Write the ten versions that matter most, and how many more the record names."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for text in rows["versions"].unique():
-        found |= json.loads(text)
-    told = ", ".join(escape(f"{name} {found[name]}") for name in _NAMED if name in found)
-    n_more = len(found.keys() - {*_NAMED})
+        versions |= json.loads(text)
+    told = ", ".join(escape(f"{name} {versions[name]}") for name in _NAMED if name in versions)
+    n_more = len(versions.keys() - {*_NAMED})
     return f"Versions: {told}" + f"; {n_more} more are in the record" * bool(n_more) + "."
 
 
@@ -281,7 +281,8 @@ def _suffix_labels(cells: Cells, page: str) -> None:
     mention = re.compile(rf"(?<![\w-])(?:{names})(?![\w-])" if names else r"(?!)")
     for figure in figures:
         figure |= {
-            key: mention.sub(rf"\g<0>-{page}", _without_markup(one)) for key, one in figure.items()
+            key: mention.sub(rf"\g<0>-{page}", _without_markup(text))
+            for key, text in figure.items()
         }
     for cell in cells:
         if cell["cell_type"] == "markdown":
@@ -301,7 +302,9 @@ def fold(cells: Cells) -> None:
         if is_figure and not any(tag.startswith(("hide-", "remove-")) for tag in tags):
             tags.append("hide-input")
         if is_figure:  # not what its last line returns
-            drawn = [one for one in cell["outputs"] if "image/svg+xml" in one.get("data", {})]
+            drawn = [
+                output for output in cell["outputs"] if "image/svg+xml" in output.get("data", {})
+            ]
             cell["outputs"] = drawn or cell["outputs"]
 
 
@@ -311,11 +314,11 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
     for page in pages:
         rows, title = read_records([page.record]), f"{page.notebook}/{page.case}"
         noise = read_findings(page.record).get(NOISE, Finding()).value
-        asked = json.loads(rows["parameters"].iloc[-1]).get("profile", "")
-        named = {json.loads(point).get("profile", asked) for point in rows["point"].unique()}
+        profile = json.loads(rows["parameters"].iloc[-1]).get("profile", "")
+        named = {json.loads(point).get("profile", profile) for point in rows["point"].unique()}
         networks = sorted(Path(str(name).partition("@")[0]).stem for name in named)
-        kept, n_cores = measured(rows), json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
-        long = kept[kept["real_open_s"] + kept["real_read_s"] > 0.1]  # busy in ticks of 10 ms
+        used, n_cores = measured(rows), json.loads(rows["machine"].iloc[-1]).get("n_cores", 1)
+        long = used[used["real_open_s"] + used["real_read_s"] > 0.1]  # busy in ticks of 10 ms
         shares = busy_share(long).groupby([long["contender"], long["point"]]).median() / n_cores
         lines.append(
             {
@@ -325,7 +328,7 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
                 "network": escape(", ".join(networks)),
                 "noise (%)": _write(100 * noise),
                 "CPU (%)": _write(100 * float(shares.max())),  # of the busiest contender
-                "waves": _write(float(kept["waves"].min())),
+                "waves": _write(float(used["waves"].min())),
                 "measured": escape(str(rows["started_utc"].max())[:10]).replace("-", "\u2011"),
                 "minutes": _write(count_run(rows)["minutes"]),  # of all its sessions
             }
@@ -350,8 +353,8 @@ def tabulate_profiles() -> pd.DataFrame:
         )
         trips = profile.get("setup_round_trips")
         setup = f"{trips:g} of {1e3 * profile['round_trip_s']:g} ms" if trips else "nothing"
-        told = [profile.get(key, "no limit") for key in limits]
-        lines.append([f"`{name}`", median, p95, *told, setup])
+        cells = [profile.get(key, "no limit") for key in limits]
+        lines.append([f"`{name}`", median, p95, *cells, setup])
     heads = ["profile", "first byte, median (ms)", "95th percentile (ms)", "one connection (MB/s)"]
     heads += ["those of a worker (MB/s)", "all connections (MB/s)", "requests per second"]
     heads += ["before the first request of a connection"]

@@ -54,28 +54,28 @@ class Figure:
     table: str
     over: str  # which rows, as `DataFrame.query` takes it
     column: str
-    under: str = ""  # of a ratio, the rows or the column that divide
-    under_column: str = ""
+    divisor: str = ""  # of a ratio, the rows or the column that divide
+    divisor_column: str = ""
     factor: float = 1.0  # to the unit of the claim
 
     def read(self) -> float:
         """Read it from its table."""
         rows = read_published(self.table)
         value = self.factor * self._median(rows, self.over, self.column)
-        if not (self.under or self.under_column):
+        if not (self.divisor or self.divisor_column):
             return value
-        which, column = self.under or self.over, self.under_column or self.column
+        which, column = self.divisor or self.over, self.divisor_column or self.column
         return value / self._median(rows, which, column)
 
     def _median(self, rows: pd.DataFrame, which: str, column: str) -> float:
-        found = rows.query(which, engine="python")[column].dropna()
-        if found.empty:
+        values = rows.query(which, engine="python")[column].dropna()
+        if values.empty:
             raise UserError(self.table, f"no row where {which}", "rows of the table")
-        return float(found.median())
+        return float(values.median())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ours:
+class Reproduction:
     """A figure of ours: a finding of a case by its key, or the ratio of two selections of its record."""
 
     case: str
@@ -83,7 +83,7 @@ class Ours:
     quantity: str = ""  # of what that finding has to be, as it says itself
     is_counted: bool = False  # so that it decides without an interval
     over: str = ""  # which rows, as `DataFrame.query` takes it
-    under: str = ""  # without it the median of `over` is counted
+    divisor: str = ""  # without it the median of `over` is counted
     value: str = "read_s"  # as `DataFrame.eval` takes it
     unlike: str = ""  # in which respects this case is not as theirs, besides those of the claim
 
@@ -91,17 +91,17 @@ class Ours:
         """Read it; None where the case has not found it by now."""
         path = REFERENCE / f"{self.case}.csv"
         if self.key:
-            found = read_findings(path).get(self.key)
-            return exact(found.value) if found and self.is_counted else found
+            finding = read_findings(path).get(self.key)
+            return exact(finding.value) if finding and self.is_counted else finding
         if not path.exists():
             return None
         rows = self._read_rows()
         over = rows.query(self.over, engine="python")
-        if not self.under:
+        if not self.divisor:
             return None if over.empty else exact(float(self._evaluate(over).median()))
-        under = rows.query(self.under, engine="python")
+        divisor = rows.query(self.divisor, engine="python")
         blocks, divided = (
-            self._evaluate(part).groupby(part["block"]).mean() for part in (over, under)
+            self._evaluate(part).groupby(part["block"]).mean() for part in (over, divisor)
         )
         ratios = (blocks / divided).dropna()
         return None if ratios.empty else as_finding(ratio_interval(np.log(ratios.to_numpy())))
@@ -112,10 +112,9 @@ class Ours:
         They do where CPUs were slowed down as the network was, and where it ran in real time.
         """
         rows = self._read_rows()
-        chosen = (rows.query(which, engine="python") for which in (self.over, self.under))
+        chosen = (rows.query(which, engine="python") for which in (self.over, self.divisor))
         divided = pd.concat(chosen)
-        is_slowed = divided["parameters"].map(lambda text: bool(json.loads(text).get("processors")))
-        return bool((is_slowed | divided["dilation"].eq(1)).all())
+        return bool((divided["cpus"].gt(0) | divided["dilation"].eq(1)).all())
 
     def _read_rows(self) -> pd.DataFrame:
         """Read the measured rows of the record, with a column for each number of the trace."""
@@ -131,23 +130,23 @@ class Ours:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class PublishedClaim:
     """What a source claims, and between which bounds of ours it counts as held."""
 
     study: str  # key of the bibliography
     says: str
     unit: str = ""
-    theirs: Figure | None = None  # None where the source gives no figure
+    published: Figure | None = None  # None where the source gives no figure
     at_least: float = -math.inf
     at_most: float = math.inf
     no_effect: float = math.nan  # below `at_least`: what it would be if the claim were void
     is_comparable: bool = True  # False where our set-up cannot reach what the claim speaks of
     unlike: str = ""  # in which respects ours is not as theirs
-    ours: tuple[Ours, ...] = ()
+    reproductions: tuple[Reproduction, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse two figures of one case: each is shown and judged by its case, so one would be lost."""
-        cases = [one.case for one in self.ours]
+        cases = [figure.case for figure in self.reproductions]
         if twice := [case for case in cases if cases.count(case) > 1]:
             raise UserError(
                 cut(self.says),
@@ -157,7 +156,7 @@ class Claim:
 
     def describe_unlike(self, case: str = "") -> str:
         """Describe in which respects ours is not as theirs: in a case, or in all, each by its name."""
-        own = {figure.case: figure.unlike for figure in self.ours if figure.unlike}
+        own = {figure.case: figure.unlike for figure in self.reproductions if figure.unlike}
         if case:
             texts = [self.unlike, own.get(case, "")]
         else:
@@ -166,26 +165,26 @@ class Claim:
 
     def answer(self) -> dict[str, Finding]:
         """Read our figures, by case."""
-        read = ((one.case, one.read()) for one in self.ours)
-        return {case: found for case, found in read if found is not None}
+        read = ((figure.case, figure.read()) for figure in self.reproductions)
+        return {case: finding for case, finding in read if finding is not None}
 
 
-def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, Claim]:
+def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, PublishedClaim]:
     """Read the claims of all sources, by name."""
     claims = {}
-    for name, one in yaml.safe_load(path.read_text(encoding="utf-8")).items():
-        ours = tuple(Ours(**each) for each in one.pop("ours", ()))
-        theirs = Figure(**one.pop("theirs")) if "theirs" in one else None
-        claims[name] = Claim(**one, theirs=theirs, ours=ours)
+    for name, fields in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        reproductions = tuple(Reproduction(**figure) for figure in fields.pop("reproductions", ()))
+        published = Figure(**fields.pop("published")) if "published" in fields else None
+        claims[name] = PublishedClaim(**fields, published=published, reproductions=reproductions)
     return claims
 
 
-def answer_claims(claims: Mapping[str, Claim]) -> dict[str, dict[str, Finding]]:
+def answer_claims(claims: Mapping[str, PublishedClaim]) -> dict[str, dict[str, Finding]]:
     """Read our figures of all claims by case, and do the sums of those that published tables decide."""
-    most, costs = claims["most-in-region"].theirs, compare_published()
+    most, costs = claims["most-in-region"].published, compare_published()
     slides = read_published("rew2013_chunk_shape_examples")
     shapes = [balanced_chunk_shape((98128, 277, 349), 4, n) for n in slides["max_chunk_bytes"]]
-    told = [" x ".join(map(str, one)) for one in shapes]
+    names = [" x ".join(map(str, shape)) for shape in shapes]
     prose = read_published("abernathey2020_narrative").set_index("quantity")["value"]
     task_s = (
         1e-3 * read_published("practitioners").set_index("quantity")["value"]["time_per_task_high"]
@@ -199,7 +198,7 @@ def answer_claims(claims: Mapping[str, Claim]) -> dict[str, dict[str, Finding]]:
         "petabyte": 1e6 / most.read() / 3600 if most else math.nan,
         "knee-by-task-graph": _TASKS_A_CHUNK * prose["n_chunks_array"] * task_s / knee_s,
         "cost-model": (costs["published"] - costs["by_its_rules"]).abs().max(),
-        "balance-rule": sum(a == b for a, b in zip(told, slides["result_shape"], strict=True)),
+        "balance-rule": sum(a == b for a, b in zip(names, slides["result_shape"], strict=True)),
     }
     done = {name: {ARITHMETIC: exact(value)} for name, value in sums.items()}
     return {name: done.get(name) or claim.answer() for name, claim in claims.items()}
@@ -214,12 +213,12 @@ def tabulate_verdicts() -> pd.DataFrame:
     claims, lines = read_claims(), []
     for name, answers in answer_claims(claims).items():
         claim, verdict = claims[name], judge(claims[name], answers)
-        theirs = claim.theirs.read() if claim.theirs else math.nan
-        for case, one in (answers or {"": Finding()}).items():
-            ours = (one.value, one.low, one.high)
-            of_case = judge_case(claim, one) if case else ""
-            told = (verdict, case, of_case, claim.describe_unlike(case))
-            lines.append((name, claim.study, theirs, *ours, *told))
+        published = claim.published.read() if claim.published else math.nan
+        for case, answer in (answers or {"": Finding()}).items():
+            interval = (answer.value, answer.low, answer.high)
+            of_case = judge_case(claim, answer) if case else ""
+            verdict_cells = (verdict, case, of_case, claim.describe_unlike(case))
+            lines.append((name, claim.study, published, *interval, *verdict_cells))
     names = ["claim", "study", "published", "ours", "low", "high"]
     names += ["verdict", "case", "verdict_of_case", "unlike"]
     return pd.DataFrame(lines, columns=names)
@@ -230,7 +229,7 @@ def exact(value: float) -> Finding:
     return Finding(float(value), float(value), float(value))
 
 
-def judge_case(claim: Claim, found: Finding) -> Verdict:
+def judge_case(claim: PublishedClaim, answer: Finding) -> Verdict:
     """Judge a claim in one case: by its whole interval, or not at all.
 
     A claim that one is faster than another, so with a bound of 1, is not decided inside the noise
@@ -238,31 +237,31 @@ def judge_case(claim: Claim, found: Finding) -> Verdict:
     """
     if not claim.is_comparable:
         return "not comparable"
-    is_noise = found.verdict == "indistinguishable"
+    is_noise = answer.verdict == "indistinguishable"
     if is_noise and 1 in (claim.at_least, claim.at_most):
         return "not decided"
-    if claim.at_least <= found.low and found.high <= claim.at_most:
+    if claim.at_least <= answer.low and answer.high <= claim.at_most:
         return "same"
-    if claim.no_effect < found.low and not is_noise:
-        size = claim.theirs.read() if claim.theirs else claim.at_least
-        if found.high < size:
+    if claim.no_effect < answer.low and not is_noise:
+        size = claim.published.read() if claim.published else claim.at_least
+        if answer.high < size:
             return "weaker here"
-    if found.high < claim.at_least or found.low > claim.at_most:
+    if answer.high < claim.at_least or answer.low > claim.at_most:
         return "contradicted"
     return "not decided"
 
 
-def judge(claim: Claim, found: Mapping[str, Finding]) -> Verdict:
+def judge(claim: PublishedClaim, answers: Mapping[str, Finding]) -> Verdict:
     """Judge a claim over all cases that speak to it, by their names: the least favourable word counts."""
     if not claim.is_comparable:
         return "not comparable"
-    verdicts = {judge_case(claim, finding) for finding in found.values()}
+    verdicts = {judge_case(claim, finding) for finding in answers.values()}
     worst_first: tuple[Verdict, ...] = ("contradicted", "weaker here", "not decided", "same")
     return next((verdict for verdict in worst_first if verdict in verdicts), "not decided")
 
 
 def tabulate_claims(
-    claims: Mapping[str, Claim], found: Mapping[str, Mapping[str, Finding]]
+    claims: Mapping[str, PublishedClaim], findings: Mapping[str, Mapping[str, Finding]]
 ) -> pd.DataFrame:
     """Tabulate claims: what a source says, its figure, ours in each case with its page, the verdict.
 
@@ -271,24 +270,24 @@ def tabulate_claims(
     """
     lines = []
     for name, claim in claims.items():
-        answers = found.get(name, {})
-        verdicts = [judge_case(claim, one) for one in answers.values()]
+        answers = findings.get(name, {})
+        verdicts = [judge_case(claim, answer) for answer in answers.values()]
         differ = len({*verdicts}) > 1
         cases = (
-            _link(case, one) + f", {verdict}" * differ
-            for (case, one), verdict in zip(answers.items(), verdicts, strict=True)
+            _link(case, answer) + f", {verdict}" * differ
+            for (case, answer), verdict in zip(answers.items(), verdicts, strict=True)
         )
-        theirs = "" if claim.theirs is None else digits(claim.theirs.read(), n=3)
+        published = "" if claim.published is None else digits(claim.published.read(), n=3)
         unit = f" ({claim.unit})" * bool(claim.unit)
         says, unlike = html.escape(claim.says + unit), html.escape(claim.describe_unlike())
-        lines.append((says, theirs, "; ".join(cases), judge(claim, answers), unlike))
+        lines.append((says, published, "; ".join(cases), judge(claim, answers), unlike))
     return pd.DataFrame(lines, columns=["claim", "published", "ours", "verdict", "unlike theirs"])
 
 
-def _link(case: str, found: Finding) -> str:
+def _link(case: str, answer: Finding) -> str:
     """Write a figure and, where it has one, its interval; it leads to the page of its case, or to all records."""
-    ends = f" ({digits(found.low, n=2)} to {digits(found.high, n=2)})"
-    text = digits(found.value, n=2) + ends * (found.low < found.high)
+    ends = f" ({digits(answer.low, n=2)} to {digits(answer.high, n=2)})"
+    text = digits(answer.value, n=2) + ends * (answer.low < answer.high)
     if "/" not in case:
         return text
     page = f"{NOTEBOOKS}{case}" if f"{NOTEBOOKS}{case}" in list_cases() else "explorer"
@@ -303,38 +302,38 @@ CLEAR = 1.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Ratios of one table and one case: the time of each of `others` over that of `base`, at each of `at`."""
+    """Ratios of one table and one case: the time of each of `compared` over that of `base`, at each of `points`."""
 
     source: str  # key of the bibliography
     table: str
     column: str  # seconds, or with `is_rate` bytes in a second
     is_rate: bool = False
-    theirs: str  # rows of the table, as `DataFrame.query` takes it, with {name} and {at}
+    published_rows: str  # of the table, as `DataFrame.query` takes it, with {name} and {at}
     case: str
-    ours: str  # rows of the record, likewise
+    measured_rows: str  # of the record, likewise
     value: str = "read_s"  # of which columns, as `DataFrame.eval` takes it, with {at}
     base: dict[str, str]  # one name of theirs: ours
-    others: dict[str, str]
-    at: Mapping[str, str] = field(default_factory=lambda: {"": ""})
+    compared: dict[str, str]
+    points: Mapping[str, str] = field(default_factory=lambda: {"": ""})
     why: str  # in which respects the two are not alike
 
     def compare(self) -> Iterator[tuple[object, ...]]:
         """Compare each ratio of the series that both have."""
         ((their_base, our_base),) = self.base.items()
-        for their_at, our_at in self.at.items():
-            for their_name, our_name in self.others.items():
-                rows = (self.theirs.format(name=name, at=their_at) for name in (their_name, their_base))  # fmt: skip
-                over, under = reversed([*rows]) if self.is_rate else rows
-                published = Figure(table=self.table, over=over, under=under, column=self.column).read()  # fmt: skip
-                over, under = (self.ours.format(name=name, at=our_at) for name in (our_name, our_base))  # fmt: skip
-                ratio = Ours(
-                    case=self.case, over=over, under=under, value=self.value.format(at=our_at)
+        for their_at, our_at in self.points.items():
+            for their_name, our_name in self.compared.items():
+                rows = (self.published_rows.format(name=name, at=their_at) for name in (their_name, their_base))  # fmt: skip
+                over, divisor = reversed([*rows]) if self.is_rate else rows
+                published = Figure(table=self.table, over=over, divisor=divisor, column=self.column).read()  # fmt: skip
+                over, divisor = (self.measured_rows.format(name=name, at=our_at) for name in (our_name, our_base))  # fmt: skip
+                ratio = Reproduction(
+                    case=self.case, over=over, divisor=divisor, value=self.value.format(at=our_at)
                 )
-                found = ratio.read()
-                if found is not None:
-                    what = (self.source, their_name, their_base, their_at)
+                reproduced = ratio.read()
+                if reproduced is not None:
+                    labels = (self.source, their_name, their_base, their_at)
                     yield (
-                        *(*what, published, found.value, found.low, found.high),
+                        *(*labels, published, reproduced.value, reproduced.low, reproduced.high),
                         *(self.case, self.why, ratio.counts_cpu_in_full()),
                     )
 
@@ -345,14 +344,20 @@ RATIO_COLUMNS += ["is_charged"]
 
 def compare_ratios(series: list[Series]) -> pd.DataFrame:
     """Compare published ratios of times with ours; charged are those that count CPU time in full."""
-    table = pd.DataFrame([line for one in series for line in one.compare()], columns=RATIO_COLUMNS)
+    table = pd.DataFrame(
+        [line for series_of_ratios in series for line in series_of_ratios.compare()],
+        columns=RATIO_COLUMNS,
+    )
     table.insert(len(table.columns) - 1, "quotient", table["ours"] / table["published"])
     return table
 
 
 def write_tables(folder: Path = FOLDER) -> list[Path]:
     """Write what records say of published claims and ratios; return the tables that changed."""
-    series = [Series(**one) for one in yaml.safe_load((FOLDER / "ratios.yaml").read_text("utf-8"))]
+    series = [
+        Series(**arguments)
+        for arguments in yaml.safe_load((FOLDER / "ratios.yaml").read_text("utf-8"))
+    ]
     tables = {VERDICTS: tabulate_verdicts(), RATIOS: compare_ratios(series)}
     texts = {
         folder / path.name: table.to_csv(index=False, float_format="%.4g")
@@ -371,14 +376,14 @@ def score_ratios(table: pd.DataFrame) -> dict[str, float]:
     >>> found["n"], round(found["median_factor"], 2), found["near_percent"], found["ordered_percent"]
     (2, 1.73, 50.0, 50.0)
     """
-    published, ours = (np.log(table[name].to_numpy()) for name in ("published", "ours"))
-    off = np.abs(ours - published)
+    published, measured_logs = (np.log(table[name].to_numpy()) for name in ("published", "ours"))
+    distances = np.abs(measured_logs - published)
     clear = np.abs(published) > np.log(CLEAR)
-    ordered = np.sign(ours[clear]) == np.sign(published[clear])
+    ordered = np.sign(measured_logs[clear]) == np.sign(published[clear])
     return {
         "n": len(table),
-        "median_factor": float(np.exp(np.median(off))),
-        "near_percent": 100 * float((off <= np.log(NEAR)).mean()),
+        "median_factor": float(np.exp(np.median(distances))),
+        "near_percent": 100 * float((distances <= np.log(NEAR)).mean()),
         "n_clear": int(clear.sum()),
         "ordered_percent": 100 * float(ordered.mean()),
     }
@@ -386,10 +391,10 @@ def score_ratios(table: pd.DataFrame) -> dict[str, float]:
 
 def tabulate_scores(table: pd.DataFrame) -> pd.DataFrame:
     """Score each source, and all together."""
-    found = {
+    columns = {
         str(source): score_ratios(part) for source, part in table.groupby("source", sort=False)
     }
-    scores = pd.DataFrame.from_dict({**found, "all": score_ratios(table)}, orient="index")
+    scores = pd.DataFrame.from_dict({**columns, "all": score_ratios(table)}, orient="index")
     return scores.rename_axis("source")
 
 
@@ -397,15 +402,15 @@ def draw_ratios(ax: Axes, table: pd.DataFrame) -> None:
     """Draw published ratios and ours on logarithmic axes, those that count CPU time in full filled."""
     for source, part in table.groupby("source", sort=False):
         color = ax.plot([], [], "o", label=source)[0].get_color()
-        for is_charged, some in part.groupby("is_charged"):
-            ends = [some["ours"] - some["low"], some["high"] - some["ours"]]
+        for is_charged, group in part.groupby("is_charged"):
+            ends = [group["ours"] - group["low"], group["high"] - group["ours"]]
             face = color if is_charged else "none"
-            ax.errorbar(some["published"], some["ours"], ends, fmt="o", color=color, markerfacecolor=face, elinewidth=0.6)  # fmt: skip
+            ax.errorbar(group["published"], group["ours"], ends, fmt="o", color=color, markerfacecolor=face, elinewidth=0.6)  # fmt: skip
     ends = np.array([0.8, 1.25]) * [table["published"].min(), table["published"].max()]
     ax.plot(ends, ends, color="0.5", linewidth=1)
     ax.fill_between(ends, ends / NEAR, ends * NEAR, color="0.5", alpha=0.15, linewidth=0)
-    found = score_ratios(table)
-    ax.set_title(f"{found['near_percent']:.0f} % of {found['n']} ratios are within {NEAR:g} of those published", x=0)  # fmt: skip
+    scores = score_ratios(table)
+    ax.set_title(f"{scores['near_percent']:.0f} % of {scores['n']} ratios are within {NEAR:g} of those published", x=0)  # fmt: skip
     ax.set(xscale="log", yscale="log", xlabel="published (log)", ylabel="ours (log)")
     for axis in (ax.xaxis, ax.yaxis):
         number_axis(axis)
@@ -418,13 +423,13 @@ NOTE = (
 )
 
 
-def find_records(given: Sequence[str], site: str) -> tuple[Path, Path]:
+def find_records(names: Sequence[str], site: str) -> tuple[Path, Path]:
     """Find the two records that are meant: files, or those of a case at a site and in the reference."""
-    if len(given) == 2:
-        return check_file(Path(given[0])), check_file(Path(given[1]))
-    if len(given) != 1 or given[0].endswith(".csv"):
-        raise UserError("compare", cut(" ".join(given)), "A.csv B.csv, or CASE")
-    case = find_case(given[0], site)
+    if len(names) == 2:
+        return check_file(Path(names[0])), check_file(Path(names[1]))
+    if len(names) != 1 or names[0].endswith(".csv"):
+        raise UserError("compare", cut(" ".join(names)), "A.csv B.csv, or CASE")
+    case = find_case(names[0], site)
     own, reference = case.result(".csv"), case.result(".csv", "reference")
     if not own.exists():
         raise UserError(
@@ -447,14 +452,14 @@ def compare_records(a: Path, b: Path) -> tuple[pd.DataFrame, dict[str, tuple[Any
     names = ["/".join(side[["study", "case"]].iloc[0]) for side in sides]
     if names[0] != names[1]:
         raise UserError(a.name, f"of {names[0]}, {b.name} of {names[1]}", "two records of one case")
-    one, other = map(_times, sides)
+    first, second = map(_times, sides)
     lines = []
-    for name, point in (key for key in one if key in other):
+    for name, point in (key for key in first if key in second):
         with np.errstate(all="ignore"):  # of forged durations it is beyond floats
-            found = unpaired_ratio(one[name, point], other[name, point])
-        at = ", ".join(f"{key} {value}" for key, value in json.loads(point).items())
-        blocks = f"{len(one[name, point])}, {len(other[name, point])}"
-        lines.append((name, at, found.centre, found.low, found.high, blocks))
+            ratio = unpaired_ratio(first[name, point], second[name, point])
+        place = ", ".join(f"{key} {value}" for key, value in json.loads(point).items())
+        blocks = f"{len(first[name, point])}, {len(second[name, point])}"
+        lines.append((name, place, ratio.centre, ratio.low, ratio.high, blocks))
     if not lines:
         raise UserError(f"{a.name} and {b.name}", "no contender at a point in common", "one")
     table = pd.DataFrame(lines, columns=["contender", "point", "A/B", "low", "high", "blocks"])
@@ -475,10 +480,12 @@ def _times(rows: pd.DataFrame) -> dict[tuple[str, str], list[float]]:
 
 def _describe_origin(rows: pd.DataFrame) -> dict[str, Any]:
     """List machine, versions, parameters, settings and commits, each by its kind and name."""
-    found: dict[str, Any] = {"commit": ", ".join(sorted(rows["commit"].str[:8].unique()))}
+    facts: dict[str, Any] = {"commit": ", ".join(sorted(rows["commit"].str[:8].unique()))}
     for kind in ("machine", "versions", "parameters"):
         for text in rows[kind].unique():
-            found |= {f"{kind}: {name}": one for name, one in json.loads(text).items()}
+            facts |= {f"{kind}: {name}": value for name, value in json.loads(text).items()}
     for (name, text), _ in rows.groupby(["contender", "settings"], sort=False):
-        found |= {f"settings of {name}: {key}": one for key, one in json.loads(str(text)).items()}
-    return found
+        facts |= {
+            f"settings of {name}: {key}": value for key, value in json.loads(str(text)).items()
+        }
+    return facts

@@ -65,21 +65,21 @@ class Outcome:
     state: State  # what became of it
     seconds: float = 0.0  # wall time of the run
     text: str = ""  # why it failed or was refused
-    found: Mapping[str, Finding] = field(default_factory=dict)  # what its page found
+    findings: Mapping[str, Finding] = field(default_factory=dict)  # what its page found
     headline: str = ""  # that finding of its study which the table shows
 
     @property
     def noise(self) -> float:
         """A/A ratio less 1 of what its page judges; NaN if unknown."""
-        return self.found.get(NOISE, Finding()).value
+        return self.findings.get(NOISE, Finding()).value
 
 
-def run_cases(cases: Sequence[Case], say: Say, **how: Any) -> list[Outcome]:
+def run_cases(cases: Sequence[Case], say: Say, **options: Any) -> list[Outcome]:
     """Run cases one after the other, saying which; one that fails does not stop the others."""
     outcomes = []
     for i, case in enumerate(cases, 1):
         say(f"[{i}/{len(cases)}] {case.title}")
-        outcomes.append(run_case(case, **how))
+        outcomes.append(run_case(case, **options))
     return outcomes
 
 
@@ -100,7 +100,7 @@ def run_case(
         values = read_parameters(case, budget_s)
         with lock_case(case):
             wanted = [values, *([values | {"n_blocks": 1}] if quick else [])]
-            if any(is_done(case, one) for one in wanted) and not anew and not more:
+            if any(is_done(case, state) for state in wanted) and not anew and not more:
                 ran = read_metadata(case.result(".ipynb")).get("papermill", {})
                 return _describe(case, "done before", float(ran.get("duration") or 0.0))
             values = wanted[-1]
@@ -119,13 +119,13 @@ def run_case(
 
 def _describe(case: Case, state: State, seconds: float) -> Outcome:
     """Put together what became of a case whose executed notebook is there."""
-    found = read_findings(case.result(SUFFIX))
+    findings = read_findings(case.result(SUFFIX))
     study = find_study(case.notebook)
     key = study.headlines.get(case.name, study.headline)
-    return Outcome(case, state, seconds, "", found, format_headline(key, found.get(key)))
+    return Outcome(case, state, seconds, "", findings, format_headline(key, findings.get(key)))
 
 
-def format_headline(key: str, found: Finding | None) -> str:
+def format_headline(key: str, finding: Finding | None) -> str:
     """Write a finding with its name and unit, and what more than one block says of it.
 
     Examples
@@ -133,9 +133,11 @@ def format_headline(key: str, found: Finding | None) -> str:
     >>> format_headline("gain-at-8", Finding(1.523, 1.31, 1.7, n=5, verdict="faster"))
     'gain at 8: 1.5 (1.3 to 1.7) times, faster'
     """
-    found = found or Finding(verdict="not found")
-    number = f"{format_finding(found, 'range')} {found.unit or 'times'}"
-    parts = ([number] if math.isfinite(found.value) else []) + [found.verdict] * (found.n != 1)
+    finding = finding or Finding(verdict="not found")
+    number = f"{format_finding(finding, 'range')} {finding.unit or 'times'}"
+    parts = ([number] if math.isfinite(finding.value) else []) + [finding.verdict] * (
+        finding.n != 1
+    )
     return f"{key.replace('-', ' ')}: {', '.join(filter(None, parts))}"
 
 
@@ -147,16 +149,16 @@ def _set_aside(case: Case, values: Mapping[str, Any], *, anew: bool) -> None:
     record, executed, note = map(case.result, (".csv", ".ipynb", ".fingerprint"))
     note.parent.mkdir(parents=True, exist_ok=True)
     mine = fingerprint_rows(case, values)
-    known = note.read_text() if note.exists() else ""
+    note_text = note.read_text() if note.exists() else ""
     is_damaged = (
         executed.exists() and record.exists() and bool(find_damage(executed, record, goes_on=True))
     )
-    if record.exists() and (anew or is_damaged or known != mine):
+    if record.exists() and (anew or is_damaged or note_text != mine):
         stamp = time.strftime(".%Y%m%d-%H%M%S")
         for suffix in SUFFIXES:
             if case.result(suffix).exists():
                 shutil.move(case.result(suffix), case.result(stamp + suffix))
-    if known != mine:
+    if note_text != mine:
         note.write_text(mine)
 
 
@@ -171,8 +173,8 @@ def execute(case: Case, values: Mapping[str, Any]) -> str:
             os.replace(draft, failed)
         if isinstance(error, PapermillExecutionError):
             return " ".join(f"{error.ename}: {error.evalue}".split()).removeprefix("UserError: ")
-        told = " ".join(str(error).split())  # of nbclient, about a kernel that is gone
-        return f"its kernel died or did not start ({told}); was it killed, or did memory end?"
+        cause = " ".join(str(error).split())  # of nbclient, about a kernel that is gone
+        return f"its kernel died or did not start ({cause}); was it killed, or did memory end?"
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
@@ -216,14 +218,14 @@ def _escape_template(path: Path) -> str:
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
-def _clean(path: Path, told: Mapping[str, str] | None = None) -> None:
+def _clean(path: Path, case_metadata: Mapping[str, str] | None = None) -> None:
     """Take the paths of this machine and credentials out of an executed notebook."""
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     run = notebook.metadata.get("papermill", {})
-    kept = ("duration", "start_time", "end_time", "exception")
-    notebook.metadata["papermill"] = {key: run[key] for key in kept if key in run}
-    if told:
-        notebook.metadata["case"] = {**told}
+    times = ("duration", "start_time", "end_time", "exception")
+    notebook.metadata["papermill"] = {key: run[key] for key in times if key in run}
+    if case_metadata:
+        notebook.metadata["case"] = {**case_metadata}
     for cell in notebook.cells:
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
@@ -246,11 +248,16 @@ def render_case(case: Case) -> Path:
         raise UserError(
             "--render", f"{case.title} is not in the reference", "a case with page and rows there"
         )
-    values, found, before = read_parameters(case), read_records([rows]), read_metadata(page)
-    asked = json.loads(found["parameters"].iloc[-1])  # of the case they may be others now
-    values |= {name: asked[name] for name in ("profile", "dilation") if name in asked}
-    with lock_case(case), tempfile.TemporaryDirectory(dir=case.root / "results", prefix=".") as at:
-        aside = Case(case.site, case.notebook, case.name, Path(at))
+    values, rows_before, before = read_parameters(case), read_records([rows]), read_metadata(page)
+    parameters = json.loads(
+        rows_before["parameters"].iloc[-1]
+    )  # of the case they may be others now
+    values |= {name: parameters[name] for name in ("profile", "dilation") if name in parameters}
+    with (
+        lock_case(case),
+        tempfile.TemporaryDirectory(dir=case.root / "results", prefix=".") as folder,
+    ):
+        aside = Case(case.site, case.notebook, case.name, Path(folder))
         for name in ("notebooks", "parameters"):
             (aside.root / name).symlink_to(case.root / name)
         aside.result("").parent.mkdir(parents=True)
@@ -258,8 +265,8 @@ def render_case(case: Case) -> Path:
             if case.result(suffix, "reference").exists():
                 shutil.copyfile(case.result(suffix, "reference"), aside.result(suffix))
         with environment({RENDERED: "1"}):
-            kept = measured(found)  # whole blocks, of whatever was measured least
-            blocks = kept.groupby(["contender", "point"])["block"].nunique()
+            whole_blocks = measured(rows_before)  # whole blocks, of whatever was measured least
+            blocks = whole_blocks.groupby(["contender", "point"])["block"].nunique()
             problem = execute(
                 aside, values | {"n_blocks": max(1, int(blocks.min())) if len(blocks) else 1}
             )
@@ -287,14 +294,16 @@ def summarise(outcomes: Sequence[Outcome]) -> str:
     """Write the table of cases, and what noise means."""
     lines = [
         {
-            "case": one.case.title,
-            "state": one.state + ", unstable" * (one.noise > UNSTABLE_ABOVE),
-            "minutes": f"{one.seconds / 60:.1f}",
-            "blocks": f"{one.found[N_BLOCKS].value:.0f}" if N_BLOCKS in one.found else "",
-            "noise": "" if math.isnan(one.noise) else f"{100 * one.noise:.2g} %",
-            "headline": one.headline,
+            "case": outcome.case.title,
+            "state": outcome.state + ", unstable" * (outcome.noise > UNSTABLE_ABOVE),
+            "minutes": f"{outcome.seconds / 60:.1f}",
+            "blocks": f"{outcome.findings[N_BLOCKS].value:.0f}"
+            if N_BLOCKS in outcome.findings
+            else "",
+            "noise": "" if math.isnan(outcome.noise) else f"{100 * outcome.noise:.2g} %",
+            "headline": outcome.headline,
         }
-        for one in outcomes
+        for outcome in outcomes
     ]
     return (
         f"{pd.DataFrame(lines).to_string(index=False, justify='left')}\n\n"
@@ -306,10 +315,10 @@ def summarise(outcomes: Sequence[Outcome]) -> str:
 def explain_failures(outcomes: Sequence[Outcome]) -> list[str]:
     """Say which cases failed, why, and how to run each alone; empty if none did."""
     return [
-        f"{one.case.title} {one.state}: {one.text}\n"
-        f"  run it alone: make run CASE={one.case.title} SITE={one.case.site}"
-        for one in outcomes
-        if one.state in ("failed", "refused")
+        f"{outcome.case.title} {outcome.state}: {outcome.text}\n"
+        f"  run it alone: make run CASE={outcome.case.title} SITE={outcome.case.site}"
+        for outcome in outcomes
+        if outcome.state in ("failed", "refused")
     ]
 
 
@@ -319,7 +328,7 @@ def check_expected(
     *,
     max_usd: float = math.inf,
     quick: bool = False,
-    again: bool = False,
+    is_repeated: bool = False,
 ) -> None:
     """Say which cases will not run, and what the others will ask of a store of one's own.
 
@@ -330,27 +339,27 @@ def check_expected(
     for case in cases:
         study = find_study(case.notebook)
         try:
-            given = read_parameters(case)
+            overrides = read_parameters(case)
         except UserError as error:
             say(f"{case.title} will not run: {error}")
             continue
         values = find_parameters(case.notebook).check(
-            given | ({"n_blocks": 1} if quick else {}), case.title
+            overrides | ({"n_blocks": 1} if quick else {}), case.title
         )
         is_free = values["store"] == "embedded" or values["store"].startswith("file:")
-        if is_free or (is_done(case, given) and not again):
+        if is_free or (is_done(case, overrides) and not is_repeated):
             continue
         if study.expect is None:
             say(f"{case.title} asks {values['store']} for what nobody has measured")
             usd = math.inf
             continue
-        found = study.expect(values)
+        predicted = study.expect(values)
         say(
-            f"{case.title} asks {values['store']} for about {found.n_requests:,.0f} requests and"
-            f" {found.gb:,.1f} GB: {found.usd_in_region:.2g} USD in the region of the store,"
-            f" {found.usd_outside:.2g} outside ({found.prices})"
+            f"{case.title} asks {values['store']} for about {predicted.n_requests:,.0f} requests and"
+            f" {predicted.gb:,.1f} GB: {predicted.usd_in_region:.2g} USD in the region of the store,"
+            f" {predicted.usd_outside:.2g} outside ({predicted.prices})"
         )
-        usd += found.usd_outside
+        usd += predicted.usd_outside
     if usd > max_usd:
         raise UserError(
             "--max-usd", f"{max_usd:g}; {usd:.2g} USD are expected", "at least that, or without it"

@@ -40,11 +40,11 @@ class Submissions:
 
 
 def submit(
-    name: str, titles: Sequence[str], site: str, *, by: str = "", folder: Path = FOLDER
+    name: str, titles: Sequence[str], site: str, *, measurer: str = "", folder: Path = FOLDER
 ) -> Path:
     """Copy records of a site, without credentials, to the folder that its measurer sends; return it.
 
-    Each is in the state in which it was measured: what is not committed is refused. `by` is who
+    Each is in the state in which it was measured: what is not committed is refused. `measurer` is who
     measured, by default the name of the folder.
     """
     into = folder / check_name(name)
@@ -63,7 +63,7 @@ def submit(
                 target = into / f"{case.title}{suffix}"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 copy_redacted(source, target)
-    (into / SUBMITTER).write_text(json.dumps({"by": by or name}) + "\n", encoding="utf-8")
+    (into / SUBMITTER).write_text(json.dumps({"by": measurer or name}) + "\n", encoding="utf-8")
     write_digests(into)
     return into
 
@@ -89,20 +89,20 @@ def check(into: Path) -> list[tuple[str, ...]]:
     names = folder.list_files()
     if DIGESTS not in names:
         raise folder.refuse(f"no {DIGESTS}", "what wire submit writes")
-    known = folder.read_json(DIGESTS)
-    if not isinstance(known, dict):
+    digests = folder.read_json(DIGESTS)
+    if not isinstance(digests, dict):
         raise folder.refuse(f"{DIGESTS} names no files", "what wire submit writes")
-    if odd := sorted({*names} ^ {*known, DIGESTS}):
+    if odd := sorted({*names} ^ {*digests, DIGESTS}):
         raise folder.refuse(f"{cut(odd[0])} is not as {DIGESTS} has it", "its files")
-    for name, digest in known.items():
+    for name, digest in digests.items():
         if sha256(folder.read_bytes(name)).hexdigest() != digest:
             raise folder.refuse(f"{cut(name)} was changed", "what wire submit writes")
         if name != SUBMITTER and not name.endswith(SUFFIXES):
             raise folder.refuse(f"{cut(name)} is no file of a record", ", ".join(SUFFIXES))
     about = folder.read_json(SUBMITTER) if SUBMITTER in names else {}
-    by = str(about.get("by") or into.name) if isinstance(about, dict) else into.name
+    measurer = str(about.get("by") or into.name) if isinstance(about, dict) else into.name
     try:
-        return [(by, *line) for line in _read_lines(folder, names)]
+        return [(measurer, *line) for line in _read_lines(folder, names)]
     except UserError as error:
         raise error.within(folder.label) from error
     except Exception as error:  # whatever rows of a stranger make a library say

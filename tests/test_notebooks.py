@@ -95,7 +95,9 @@ MEASURED = {
     "chunk-shape": {"netCDF4", "dask", "HDF5 of netCDF4", "zarr"},
     "chunk-shape.balanced": {"dask"},
     "cluster-scaling": {"zarrs", "obstore", "s3fs", "distributed", "virtualizarr", "h5netcdf"},
-    "cluster-studies": {"s3fs", "distributed", "netCDF4", "h5netcdf", "tiledb", "pyarrow"},
+    "cluster-studies.stores-of-2020": {"s3fs", "distributed", "netCDF4", "h5netcdf"},
+    "cluster-studies.formats-of-2022": {"s3fs", "distributed", "tiledb", "pyarrow"},
+    "cluster-studies.many-files": {"s3fs", "distributed", "h5netcdf"},
     "hdf5-drivers": {"virtualizarr", "h5netcdf", "obstore", "s3fs", "zarr"},
     "hdf5-drivers.two-drivers": {"s3fs"},
 }
@@ -159,3 +161,64 @@ def test_what_a_sceptic_must_see_is_in_cells(
         if cell.cell_type == "code" and "parameters" not in cell.metadata.get("tags", [])
     ]
     assert not find(code)
+
+
+N_LINES = {
+    "caching-costs": 14,
+    "caching-costs.four-caches": 12,
+    "chunk-shape": 12,
+    "chunk-shape.balanced": 9,
+    "cluster-scaling": 14,
+    "flipped-bytes": 13,
+    "harness": 15,
+    "other-networks": 14,
+    "own-program": 14,
+    "requests-in-flight": 12,
+    # these open what they need by themselves
+    "cluster-studies": 44,
+    "formats": 49,
+    "hdf5-drivers": 27,
+    "hdf5-drivers.two-drivers": 27,
+    "request-ledger": 22,
+}
+"""Of set-up before what a notebook asks is being measured: none grows, and a new one has at most 15."""
+SUBJECTS = {"array", "calibrate", "measure", "network"}
+"""Of a session: what is read, a calibration, the measurement, and the network of the case."""
+
+
+def count_setup_lines(code: list[str]) -> int:
+    """Count lines of imports, and of what uses the product's testbed or opens something, until rows are measured.
+
+    What is compared and how it is read, arrays and contenders, is the subject of a notebook. A
+    function counts where it is more than the timed call: where it uses the session.
+    """
+    n_lines, plumbing = 0, {"Session"}
+    for cell in code:
+        if re.search(r"session\.measure\(|^rows = loop\.|^measured = loop\.", cell, re.M):
+            return n_lines
+        for node in ast.parse(cell).body:
+            is_import = isinstance(node, ast.Import | ast.ImportFrom)
+            if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "wire":
+                plumbing |= {alias.asname or alias.name for alias in node.names}
+            if isinstance(node, ast.ImportFrom) and node.module == "helpers.benchmark":
+                plumbing |= {"loop", "provenance"} & {alias.name for alias in node.names}
+            names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            used = {
+                part.attr
+                for part in ast.walk(node)
+                if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "session"
+            }
+            is_timed_call = isinstance(node, ast.FunctionDef) and not used
+            opens = bool(names & (plumbing | {"ExitStack", "stack", "Record"}) or used - SUBJECTS)
+            if is_import or (opens and not is_timed_call):
+                n_lines += (node.end_lineno or 0) - node.lineno + 1
+    raise AssertionError("no cell measures")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_few_lines_stand_before_the_measurement(path: Path) -> None:
+    """A reader comes to the question after at most fifteen lines of imports and plumbing."""
+    cells = nbformat.read(path, as_version=4).cells
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    n_lines = count_setup_lines(code[1:])
+    assert n_lines <= N_LINES.get(path.stem, 15)

@@ -323,7 +323,7 @@ def _open_local(n_threads: int) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _refused(what: str, allowed: str) -> Iterator[None]:
+def _refused(where: str, value: str, allowed: str) -> Iterator[None]:
     """Turn whatever a service or its client answers, or does not, into one line."""
     try:
         yield
@@ -331,7 +331,7 @@ def _refused(what: str, allowed: str) -> Iterator[None]:
         raise
     except Exception as error:
         told = (str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"])[0][:200]
-        raise UserError(what, f"{type(error).__name__}: {told}", allowed) from error
+        raise UserError(where, f"{value} ({type(error).__name__}: {told})", allowed) from error
 
 
 def _import(package: str, extra: str, kind: str) -> Any:
@@ -364,7 +364,7 @@ def _open_slurm(n_threads: int, given: Sequence[str]) -> Iterator[Cluster]:
         dask.config.set(_NO_PAGES),
         TemporaryDirectory(prefix=".slurm-", dir=Path.cwd()) as shared,
     ):
-        with _refused(f"cluster_options: {', '.join(given)};", "what this cluster offers"):
+        with _refused("cluster_options", ", ".join(given), "what this cluster offers"):
             backend = slurm.SLURMCluster(
                 cores=n_threads,
                 processes=1,
@@ -384,8 +384,8 @@ def _open_slurm(n_threads: int, given: Sequence[str]) -> Iterator[Cluster]:
 
 @contextmanager
 def _open_running(n_threads: int, address: str | None) -> Iterator[Cluster]:
-    where = f"cluster_kind: address, cluster_address: {address or ''!r}; no scheduler answers"
-    with _refused(where, "that of a running one, such as tcp://HOST:8786"):
+    problem = f"address, cluster_address: {address or ''!r}; no scheduler answers"
+    with _refused("cluster_kind", problem, "that of a running one, such as tcp://HOST:8786"):
         if not address:  # Dask would start a cluster of its own
             raise ValueError("no address")
         # a client that does not start would make itself Dask's default, and again once it is collected
@@ -405,10 +405,13 @@ def _open_gateway(n_threads: int, address: str | None, given: Sequence[str]) -> 
     After ``kill -9`` the idle timeout of the gateway has to.
     """
     dask_gateway = _import("dask_gateway", "hub", "gateway")
-    where = f"cluster_kind: gateway, cluster_address: {repr(address) if address else 'the configured one'};"
+    shown = f"gateway, cluster_address: {repr(address) if address else 'the configured one'};"
     allowed = "the address of a running Dask Gateway, such as https://HUB/services/dask-gateway"
     with ExitStack() as closing:
-        with _refused(f"{where} no Dask Gateway answers", allowed), deadline(_ANSWER_S):
+        with (
+            _refused("cluster_kind", f"{shown} no Dask Gateway answers", allowed),
+            deadline(_ANSWER_S),
+        ):
             gateway = dask_gateway.Gateway(address)
             closing.callback(_close_gateway, gateway)
             options = gateway.cluster_options()
@@ -416,10 +419,13 @@ def _open_gateway(n_threads: int, address: str | None, given: Sequence[str]) -> 
             {"worker_cores": str(n_threads)} | read_options("gateway", given)
         ).items():
             with _refused(
-                f"cluster_options: {name}={value}", f"what it offers: {', '.join(options)}"
+                "cluster_options", f"{name}={value}", f"what it offers: {', '.join(options)}"
             ):
                 options[name] = value if isinstance(options[name], str) else json.loads(value)
-        with _refused(f"{where} it starts no cluster", allowed), deadline(_DEADLINE_S):
+        with (
+            _refused("cluster_kind", f"{shown} it starts no cluster", allowed),
+            deadline(_DEADLINE_S),
+        ):
             backend = gateway.new_cluster(options)
             closing.callback(_close_gateway, backend.gateway)
             closing.enter_context(backend)
@@ -429,7 +435,7 @@ def _open_gateway(n_threads: int, address: str | None, given: Sequence[str]) -> 
         def scale(n_workers: int) -> None:
             with (
                 warnings.catch_warnings(),
-                _refused(f"n_workers: {n_workers}", "what the gateway grants"),
+                _refused("n_workers", f"{n_workers}", "what the gateway grants"),
             ):
                 warnings.simplefilter("error", dask_gateway.client.GatewayWarning)
                 backend.scale(n_workers)

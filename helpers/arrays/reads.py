@@ -19,7 +19,7 @@ from zarr.storage import ObjectStore
 
 from helpers.arrays import readers
 from helpers.arrays.clusters import Cluster
-from helpers.arrays.readers import Reader
+from helpers.arrays.readers import ArrayReader
 from helpers.arrays.stores import StoredArray, checksum, grid_of
 from helpers.benchmark.contender import CheckError, Steps
 from helpers.benchmark.provenance import imported, name_beside
@@ -39,7 +39,7 @@ class ArrayRead(Steps):
     """A whole array read by one reader on a cluster."""
 
     stored: StoredArray
-    reader: Reader
+    reader: ArrayReader
     testbed: Testbed  # the network that it is read over
     cluster: Cluster
 
@@ -227,7 +227,7 @@ def max_in_flight(trace: Sequence[RequestRow]) -> int:
     return max(itertools.accumulate(change for _, change in moments), default=0)
 
 
-def open_array(stored: StoredArray, reader: Reader) -> da.Array:
+def open_array(stored: StoredArray, reader: ArrayReader) -> da.Array:
     """Open a stored array as a Dask array, a stored chunk a block."""
     chunks = dict(zip(stored.dimensions, stored.chunk_shape, strict=True))
     dataset = reader.open(stored.at(reader.layout), chunks)

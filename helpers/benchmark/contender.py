@@ -93,6 +93,12 @@ class Contender:
     read: Callable[[Any], Any] | None = field(default=None, kw_only=True)
     # beside those of `steps`
     settings: Mapping[str, Scalar] | None = field(default=None, kw_only=True)
+    # CPUs of each of its machines that count, slowed down as its network is; 0: none counts;
+    # None: as many as the case says
+    cpus: int | None = field(default=None, kw_only=True)
+    n_machines: int = field(
+        default=1, kw_only=True
+    )  # processes that read, each a machine of its own
     group: str = field(default="", kw_only=True)  # one group runs next to each other in a block
     is_ceiling: bool = field(default=False, kw_only=True)  # whether it reads raw, without decoding
     # contender of which this is a second copy, for A/A

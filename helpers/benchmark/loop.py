@@ -94,7 +94,7 @@ def measure_blocks(
     n_blocks: int,
     budget: Budget,
     dilation: float | Mapping[str, float],
-    processors: int | Mapping[str, int] | None = None,
+    cpus: int = 0,
     n_warm_ups: int = 1,
     phase: Literal["measured", "calibration", "trial"] = "measured",
     enter_group: Callable[[str], None] = lambda _group: None,
@@ -112,7 +112,7 @@ def measure_blocks(
 
     The clock of every row is `dilation`: real seconds in one of the network, 1 where time is real,
     by group where groups are read over networks of several. While a client opens and reads, each
-    of its machines has so many `processors`, by group too or as its case says, slowed down as the
+    of its machines has so many `cpus` that count, its own or those of the case, slowed down as the
     network is; where that is 0 they count for nothing. `enter_group` is called, untimed, with
     each group that the loop enters, and `progress` with one line after each block. What returns is
     the whole record; its `attrs["stopped_by"]` is "n_blocks" or "time_budget".
@@ -126,16 +126,17 @@ def measure_blocks(
         has fewer processors than one asks for; nothing is measured then.
     """
     _refuse(contenders)
-    dilations = _by_group("dilation", dilation, contenders)
-    if processors is None:
-        processors = int(str(record.provenance.parameters.get("processors", 0)))
-    charged = _by_group("processors", processors, contenders)
-    for one in contenders:
-        if n := charged[one.group]:
-            n_machines = int(str(one.point.get("n_workers") or 1))
-            check_processors(n, dilations[one.group], n_machines=n_machines)
+    dilations = _find_dilations(dilation, contenders)
+    counted = {
+        contender.identity: cpus if contender.cpus is None else contender.cpus
+        for contender in contenders
+    }
+    for contender in contenders:
+        if n_cpus := counted[contender.identity]:
+            k = dilations[contender.group]
+            check_processors(n_cpus, k, n_machines=contender.n_machines)
     deadline_s = max(LEAST_DEADLINE_S * max(dilations.values(), default=1.0), budget.seconds)
-    loop = _Loop(contenders, record, seed, dilations, charged, deadline_s, enter_group, progress)
+    loop = _Loop(contenders, record, seed, dilations, counted, deadline_s, enter_group, progress)
     n_done, block_s, warm_ups = 0, 0.0, loop.plan_warm_ups(phase, n_warm_ups)
     record.stopped_by = ""
     with ExitStack() as stack:
@@ -143,7 +144,7 @@ def measure_blocks(
         gc.collect()
         gc.freeze()
         stack.callback(gc.unfreeze)
-        if any(charged.values()):
+        if any(counted.values()):
             loop.governor = stack.enter_context(open_governor())
         while not record.stopped_by:
             is_due = bool(loop.pending(phase, n_done))
@@ -163,12 +164,12 @@ def measure_blocks(
 
 def _refuse(contenders: Sequence[Contender]) -> None:
     """Refuse what would fail or confuse an hour later."""
-    names, seen = {contender.name for contender in contenders}, set[tuple[str, str]]()
+    names, identities = {contender.name for contender in contenders}, set[tuple[str, str]]()
     for contender in contenders:
-        if contender.identity in seen:
-            told = " ".join(contender.identity)
-            raise UserError("contenders", f"{told} given twice", "once a point")
-        seen.add(contender.identity)
+        if contender.identity in identities:
+            identity = " ".join(contender.identity)
+            raise UserError("contenders", f"{identity} given twice", "once a point")
+        identities.add(contender.identity)
         if contender.control_of is not None and contender.control_of not in names:
             raise UserError(
                 "control_of",
@@ -177,15 +178,16 @@ def _refuse(contenders: Sequence[Contender]) -> None:
             )
 
 
-def _by_group(
-    name: str, value: float | Mapping[str, float], contenders: Sequence[Contender]
+def _find_dilations(
+    dilation: float | Mapping[str, float], contenders: Sequence[Contender]
 ) -> dict[str, float]:
-    """Give each group what it is measured with: the dilation of its network, or its processors."""
+    """Find the dilation of the network that each group is measured over."""
     groups = dict.fromkeys(contender.group for contender in contenders)
-    given = value if isinstance(value, Mapping) else dict.fromkeys(groups, value)
-    if lacking := [group for group in groups if group not in given]:
-        raise UserError(name, f"none of {', '.join(lacking)}", "one of each group of contenders")
-    return {group: float(given[group]) for group in groups}
+    by_group = dilation if isinstance(dilation, Mapping) else dict.fromkeys(groups, dilation)
+    if lacking := [group for group in groups if group not in by_group]:
+        allowed = "one of each group of contenders"
+        raise UserError("dilation", f"none of {', '.join(lacking)}", allowed)
+    return {group: float(by_group[group]) for group in groups}
 
 
 @dataclass(slots=True)
@@ -196,7 +198,7 @@ class _Loop:
     record: Record
     seed: int
     dilations: Mapping[str, float]
-    processors: Mapping[str, float]
+    cpus: Mapping[tuple[str, str], int]  # that count of each machine, by contender
     deadline_s: float
     enter_group: Callable[[str], None]
     progress: Callable[[str], None]
@@ -205,23 +207,31 @@ class _Loop:
 
     def pending(self, phase: str, block: int) -> list[tuple[int, Contender]]:
         """List what a block still lacks, each with its place in the order."""
-        there = {row.key for row in self.record.rows}
+        measured_keys = {row.key for row in self.record.rows}
         plan = enumerate(plan_block(self.contenders, seed=self.seed, phase=phase, block=block))
-        return [(i, one) for i, one in plan if (phase, block, *one.identity) not in there]
+        return [
+            (i, contender)
+            for i, contender in plan
+            if (phase, block, *contender.identity) not in measured_keys
+        ]
 
     def plan_warm_ups(self, phase: str, n_warm_ups: int) -> list[int]:
         """Choose numbers for the warm-up blocks; a record that is continued gets new ones."""
-        asked = {contender.identity for contender in self.contenders}
-        there = [row for row in self.record.rows if row.key[2:] in asked]
-        if not any(row.phase == phase for row in there):
+        identities = {contender.identity for contender in self.contenders}
+        rows = [row for row in self.record.rows if row.key[2:] in identities]
+        if not any(row.phase == phase for row in rows):
             return [*range(n_warm_ups)]
-        first = 1 + max((row.block for row in there if row.phase == "warm-up"), default=-1)
+        first = 1 + max((row.block for row in rows if row.phase == "warm-up"), default=-1)
         return [*range(first, first + max(1, n_warm_ups))]
 
     def say_short(self, phase: str) -> None:
         """Say, before anything is measured, that reads are so short that noise may decide."""
-        asked = {one.identity for one in self.contenders if not one.is_ceiling}
-        warm = [row for row in self.record.rows if row.phase == "warm-up" and row.key[2:] in asked]
+        identities = {
+            contender.identity for contender in self.contenders if not contender.is_ceiling
+        }
+        warm = [
+            row for row in self.record.rows if row.phase == "warm-up" and row.key[2:] in identities
+        ]
         short_s = [r.real_read_s for r in warm if r.real_read_s < LEAST_S and r.n_requests < LEAST_REQUESTS]  # fmt: skip
         if phase == "measured" and short_s:
             print(
@@ -249,10 +259,10 @@ class _Loop:
 
     def _measure(self, contender: Contender, *, phase: str, block: int, order: int) -> None:
         """Measure one contender once, timing its opening and reading alone, and put its row on disk."""
-        at = (" ".join(contender.identity), phase, block)
+        place = (" ".join(contender.identity), phase, block)
         steps, origin, k = contender.steps, self.record.provenance, self.dilations[contender.group]
-        n_processors = self.processors[contender.group]
-        with self._step("prepare", *at):
+        n_cpus = self.cpus[contender.identity]
+        with self._step("prepare", *place):
             steps.enter_block(block)
             steps.prepare()
             # Garbage of the contender before is not paid for by this one.
@@ -260,27 +270,27 @@ class _Loop:
         started_utc = datetime.now(UTC).isoformat(timespec="milliseconds")
         machines = steps.find_machines(), steps.find_services()
         counted = observed(*machines)
-        if self.governor is not None and n_processors:
-            counted = self.governor.slowed(*machines, n_processors=n_processors, dilation=k)
+        if self.governor is not None and n_cpus:
+            counted = self.governor.slowed(*machines, n_processors=n_cpus, dilation=k)
         with counted as spent:
             before_s = busy_s()
-            with self._step("open", *at), deadline(self.deadline_s, steps.find_lost):
+            with self._step("open", *place), deadline(self.deadline_s, steps.find_lost):
                 opened, open_s = timed(steps.open, dilation=k)
-            with self._step("read", *at), deadline(self.deadline_s, steps.find_lost):
+            with self._step("read", *place), deadline(self.deadline_s, steps.find_lost):
                 read = partial(contender.read or steps.read, opened)
                 result, read_s = timed(read, dilation=k)
             trace: dict[str, Any] = {"busy_s": busy_s() - before_s}
-        with self._step("collect", *at):
+        with self._step("collect", *place):
             trace |= steps.collect()
-        with self._step("check", *at):
+        with self._step("check", *place):
             if not (check := steps.check(result)):
                 raise CheckError("it does not say what it checked")
-        with self._step("versions", *at):
+        with self._step("versions", *place):
             # those at the opening of the record win: nothing is imported twice
             versions = {**imported(), **steps.versions(), **origin.versions}
         settings = {**(contender.settings or {}), "read_deadline_s": self.deadline_s}
-        if n_processors:
-            settings["processors"] = n_processors
+        if n_cpus:
+            settings["processors"] = n_cpus
             trace["stopped_s"] = spent.stopped_s
         row = Row(
             study=self.record.study,
@@ -299,6 +309,8 @@ class _Loop:
             open_s=open_s,
             read_s=read_s,
             dilation=k,
+            cpus=n_cpus,
+            n_machines=float(contender.n_machines),
             array_nbytes=contender.nbytes[0],
             stored_nbytes=contender.nbytes[1],
             wire_nbytes=float(trace.pop("wire_nbytes", math.nan)),
@@ -317,12 +329,12 @@ class _Loop:
         self.record.append([row])
 
     @contextmanager
-    def _step(self, step: str, what: str, phase: str, block: int) -> Iterator[None]:
+    def _step(self, step: str, subject: str, phase: str, block: int) -> Iterator[None]:
         """Turn any failure into one line that says where it happened."""
         try:
             yield
         except Exception as error:
             cause = self.record.redact(" ".join(f"{type(error).__name__}: {error}".split()))
             raise MeasurementError(
-                f"{what}, {phase} block {block}", f"{step} failed: {cause[:300]}"
+                f"{subject}, {phase} block {block}", f"{step} failed: {cause[:300]}"
             ) from error

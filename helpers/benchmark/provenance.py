@@ -54,8 +54,8 @@ def describe(parameters: Mapping[str, object], *, but: Collection[str] = ()) -> 
     Left out of these is what does not change what is measured, as in how long to go on.
     """
     name, is_dirty = commit()
-    kept = {key: value for key, value in parameters.items() if key not in but}
-    return Provenance(machine(), imported(), kept, name, is_dirty)
+    measured_parameters = {key: value for key, value in parameters.items() if key not in but}
+    return Provenance(machine(), imported(), measured_parameters, name, is_dirty)
 
 
 def imported() -> dict[str, str]:
@@ -75,7 +75,7 @@ def _imported(names: frozenset[str]) -> dict[str, str]:
         name.partition(".")[0] for name in names if getattr(sys.modules.get(name), "__file__", "")
     }
     owners = (name for package in loaded for name in _distribution_names().get(package, ()))
-    found = {name: installed_version(name) for name in owners if name != _NAME}
+    versions = {name: installed_version(name) for name in owners if name != _NAME}
     # the libraries that h5py and netCDF4 have loaded; each brings its own HDF5
     h5py, netcdf4 = sys.modules.get("h5py"), sys.modules.get("netCDF4")
     libraries = {
@@ -83,7 +83,7 @@ def _imported(names: frozenset[str]) -> dict[str, str]:
         "HDF5 of netCDF4": getattr(netcdf4, "__hdf5libversion__", None),
         "netCDF-C of netCDF4": getattr(netcdf4, "__netcdf4libversion__", None),
     }
-    return found | {name: str(version) for name, version in libraries.items() if version}
+    return versions | {name: str(version) for name, version in libraries.items() if version}
 
 
 @functools.cache
@@ -103,11 +103,13 @@ def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str,
     its name, so that neither hides the other. What has been imported here does
     not matter: the names are the same whenever they are made.
     """
-    found: dict[str, set[str]] = {}
+    versions_by_name: dict[str, set[str]] = {}
     for name, version in (pair for answer in answers for pair in answer.items()):
         is_same = installed_version(name) == version
-        found.setdefault(name if is_same else f"{name} in {process}", set()).add(version)
-    return {name: ", ".join(sorted(versions)) for name, versions in sorted(found.items())}
+        versions_by_name.setdefault(name if is_same else f"{name} in {process}", set()).add(version)
+    return {
+        name: ", ".join(sorted(versions)) for name, versions in sorted(versions_by_name.items())
+    }
 
 
 def commit() -> tuple[str, bool]:

@@ -63,23 +63,25 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
         raise UserError("contender", f"no block holds all of {', '.join(map(str, seconds))}")
     best = str(seconds.median().idxmin())
     ratios = _over_best(seconds, best)
-    found = {
+    comparisons = {
         name: judge(replace(ratio, quantity=name_ratio(name, best, value), noise=noise), noise)
         for name, ratio in ratios.items()
     }
-    others = dict(sorted(found.items(), key=lambda item: item[1].ratio.centre))
-    equals = [name for name, one in others.items() if one.verdict != "slower"]
+    others = dict(sorted(comparisons.items(), key=lambda item: item[1].ratio.centre))
+    equals = [name for name, comparison in others.items() if comparison.verdict != "slower"]
     return Ranking(best, (best, *equals), others)
 
 
 def _over_best(seconds: pd.DataFrame, best: str) -> dict[str, Interval]:
     """Compute the ratio of each other contender over the best, with simultaneous intervals."""
     values, names = np.log(seconds.to_numpy()), [*map(str, seconds)]
-    (n, k), at = values.shape, names.index(best)
-    differences = np.delete(values - values[:, [at]], at, axis=1)
-    others = [*names[:at], *names[at + 1 :]]
+    (n, k), i_best = values.shape, names.index(best)
+    differences = np.delete(values - values[:, [i_best]], i_best, axis=1)
+    others = [*names[:i_best], *names[i_best + 1 :]]
     if n == 1:
-        return {name: ratio_interval(one) for name, one in zip(others, differences.T, strict=True)}
+        return {
+            name: ratio_interval(logs) for name, logs in zip(others, differences.T, strict=True)
+        }
     residuals = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
     n_free = (n - 1) * (k - 1)
     shared = math.sqrt(2 * float((residuals**2).sum()) / max(n_free, 1) / n)
@@ -124,8 +126,8 @@ def tabulate_comparisons(
     return pd.DataFrame(lines, columns=heads).set_index([*names])
 
 
-def _tell(found: Comparison) -> str:
-    if found.verdict not in ("indistinguishable", "undecided"):
-        return found.verdict
-    is_alike = found.ratio.low > 1 / WORTH and found.ratio.high < WORTH
+def _tell(comparison: Comparison) -> str:
+    if comparison.verdict not in ("indistinguishable", "undecided"):
+        return comparison.verdict
+    is_alike = comparison.ratio.low > 1 / WORTH and comparison.ratio.high < WORTH
     return "alike" if is_alike else "not decided"

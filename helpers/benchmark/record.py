@@ -23,7 +23,7 @@ import pandas as pd
 
 from helpers.benchmark.provenance import RENDERED, Provenance, as_json, clashes, fingerprint
 from helpers.paths import ROOT
-from wire.errors import UserError, explain_system, name_file, redact, redact_tree, show
+from wire.errors import UserError, describe_system_error, name_file, redact, redact_tree, show
 from wire.files import replace_file
 from wire.host import differences, installed
 
@@ -62,6 +62,12 @@ class Row:
     open_s: Annotated[float, "s", "time to open, in the time of the network"]
     read_s: Annotated[float, "s", "time to read, in the time of the network"]
     dilation: Annotated[float, "1", "real seconds in one of the network, 1 where time is real"] = 1
+    cpus: Annotated[
+        int, "1", "CPUs of each machine that count, slowed down; 0 where they do not"
+    ] = 0
+    n_machines: Annotated[float, "1", "machines that read, empty where a record is older"] = (
+        math.nan
+    )
     real_open_s: Annotated[float, "s", "time to open, real"] = math.nan
     real_read_s: Annotated[float, "s", "time to read, real"] = math.nan
     array_nbytes: Annotated[int, "B", "bytes in the array, decoded"]
@@ -87,7 +93,7 @@ class Row:
         if self.phase not in PHASES:
             raise RecordError("phase", f"{self.phase!r}", ", ".join(PHASES))
         for name, value in ((name, getattr(self, name)) for name in _NOT_NEGATIVE):
-            is_unknown = name in _UNKNOWN_IF_NOT_TRACED and math.isnan(value)
+            is_unknown = name in (*_UNKNOWN_IF_NOT_TRACED, "n_machines") and math.isnan(value)
             if not (is_unknown or 0 <= value < math.inf):
                 raise RecordError(name, f"{value!r}", "a finite number, at least 0")
         if not 1 <= self.dilation < math.inf:
@@ -114,6 +120,7 @@ _LATER = ("client_s", "thread_s")  # that records of before November 2026 lack
 _UNKNOWN_IF_NOT_TRACED = ("wire_nbytes", "n_requests", *_LATER)
 _NOT_NEGATIVE = (
     *("open_s", "read_s", "array_nbytes", "stored_nbytes", "seed", "block", "order"),
+    *("cpus", "n_machines"),
     *_UNKNOWN_IF_NOT_TRACED,
 )
 
@@ -126,7 +133,11 @@ _ORIGIN = ("machine", "versions", "parameters", "commit", "is_dirty")
 _DERIVED = ("real_open_s", "real_read_s", "waves", "fingerprint")
 WRITTEN = (*(name for name in COLUMNS if name not in {*_ORIGIN, *_DERIVED}), "run")
 """Columns of the CSV: those of a row that differ within a run, and the run."""
-_BEFORE = tuple(name for name in WRITTEN if name not in _LATER)
+_OF_MACHINES = ("cpus", "n_machines")  # that records of before December 2026 lack
+_BEFORE = (
+    tuple(name for name in WRITTEN if name not in _OF_MACHINES),
+    tuple(name for name in WRITTEN if name not in {*_OF_MACHINES, *_LATER}),
+)
 
 
 def schema() -> list[tuple[str, ...]]:
@@ -159,11 +170,11 @@ def _read_text(path: Path) -> str:
             )
         return path.read_bytes().decode("utf-8")
     except OSError as error:
-        told = f"cannot be read as a record: {explain_system(error)}"
-        raise RecordError(name_file(path), told, "a record, NAME.csv") from error
+        reason = f"cannot be read as a record: {describe_system_error(error)}"
+        raise RecordError(name_file(path), reason, "a record, NAME.csv") from error
     except UnicodeDecodeError as error:
-        told = "cannot be read as a record: it is not UTF-8"
-        raise RecordError(name_file(path), told, "a record, NAME.csv") from error
+        reason = "cannot be read as a record: it is not UTF-8"
+        raise RecordError(name_file(path), reason, "a record, NAME.csv") from error
 
 
 def _read_runs(record: Path) -> dict[str, dict[str, Any]]:
@@ -221,7 +232,7 @@ def read_rows(path: Path) -> list[Row]:
     except csv.Error as error:  # of a cell that is longer than any
         raise RecordError(name_file(path), f"cannot be read as a record: {error}") from error
     header = tuple(lines[0]) if lines else ()
-    if header not in (WRITTEN, _BEFORE):
+    if header not in (WRITTEN, *_BEFORE):
         names = ", ".join(sorted({*header} ^ {*WRITTEN})) or "the order of columns"
         raise RecordError(name_file(path), f"not a record of this schema: differs in {names}")
     if not text.endswith("\n"):
@@ -234,7 +245,7 @@ def read_rows(path: Path) -> list[Row]:
         for run, origin in runs.items()
     }
     rows: list[Row] = []
-    there: dict[tuple[object, ...], int] = {}
+    first_lines: dict[tuple[object, ...], int] = {}
     for i, cells in enumerate(lines[1:], start=2):
         where = f"{name_file(path)}: line {i}"
         if len(cells) != len(header):
@@ -248,10 +259,12 @@ def read_rows(path: Path) -> list[Row]:
             own: dict[str, Any] = {
                 name: _value(name, cell) for name, cell in zip(header[:-1], values, strict=True)
             }
+            if "cpus" not in own:
+                own["cpus"] = int(own["settings"].get("processors", 0))
             row = Row(**own, **runs[run], fingerprint=hashes[run])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise RecordError(where, f"not a row of this schema: {error}") from error
-        if (first := there.setdefault((row.study, row.case, *row.key), i)) != i:
+        if (first := first_lines.setdefault((row.study, row.case, *row.key), i)) != i:
             raise RecordError(where, f"the measurement of line {first} once more")
         rows.append(row)
     return rows
@@ -281,8 +294,8 @@ class Record:
         self._state = self._look()
         self.rows = read_rows(self.path) if self.path.exists() else []
         # it gets the columns that it lacks with the first row that is added
-        self._is_of_before = bool(self.rows) and _read_text(self.path).startswith(
-            _write_line(_BEFORE)
+        self._is_of_before = bool(self.rows) and not _read_text(self.path).startswith(
+            _write_line(WRITTEN)
         )
         self._runs = {_run_of(row.origin): row.origin for row in self.rows}
         self._refuse_others()
@@ -292,8 +305,8 @@ class Record:
         """Return length and time of the last change of the file, which tell of other writers."""
         if not self.path.exists():
             return 0, 0
-        found = self.path.stat()
-        return found.st_size, found.st_mtime_ns
+        status = self.path.stat()
+        return status.st_size, status.st_mtime_ns
 
     def _refuse_others(self) -> None:
         """Refuse to go on with rows of another origin, naming what differs."""
@@ -306,31 +319,37 @@ class Record:
         for row in self.rows:
             if RENDERED in os.environ:  # nothing is measured: only what is asked for counts,
                 # and of the contenders that were measured a page may show fewer
-                asked = {**parameters, "contenders": row.parameters.get("contenders")}
+                wanted = {**parameters, "contenders": row.parameters.get("contenders")}
                 # what came later asks for nothing where it is empty
-                asked = {name: one for name, one in asked.items() if one or name in row.parameters}
-                told = [*differences(asked, {name: row.parameters.get(name) for name in asked})]
+                wanted = {
+                    name: value for name, value in wanted.items() if value or name in row.parameters
+                }
+                reasons = [
+                    *differences(wanted, {name: row.parameters.get(name) for name in wanted})
+                ]
             else:
-                told = [*differences(case, {"study": row.study, "case": row.case})]
-                told += differences(machine, row.machine)
-                told += differences(parameters, row.parameters)
-                told += clashes(versions, row.versions)
-            if told:
+                reasons = [*differences(case, {"study": row.study, "case": row.case})]
+                reasons += differences(machine, row.machine)
+                reasons += differences(parameters, row.parameters)
+                reasons += clashes(versions, row.versions)
+            if reasons:
                 raise RecordError(
                     name_file(self.path),
                     (
-                        f"cannot continue a record of another origin: {self.redact('; '.join(told))}; "
+                        f"cannot continue a record of another origin: {self.redact('; '.join(reasons))}; "
                         "move it away to measure anew"
                     ),
                 )
 
     def append(self, rows: Sequence[Row]) -> None:
         """Add rows, all of them or, when it fails, none; they are on disk when this returns."""
-        taken = {row.key for row in self.rows}
+        keys = {row.key for row in self.rows}
         versions = dict(self._versions)
         for row in rows:
-            if told := [*clashes(row.versions, versions)]:
-                raise RecordError(name_file(self.path), f"versions: {'; '.join(told)}", "the same")
+            if reasons := [*clashes(row.versions, versions)]:
+                raise RecordError(
+                    name_file(self.path), f"versions: {'; '.join(reasons)}", "the same"
+                )
             versions |= row.versions
             cells = [_cell(getattr(row, name)) for name in COLUMNS]
             clean = redact_tree(cells, self.secrets)
@@ -339,9 +358,9 @@ class Record:
                     raise RecordError(
                         name, "shows a credential, which no record may", "names of settings only"
                     )
-            if row.key in taken:
+            if row.key in keys:
                 raise RecordError(name_file(self.path), f"{row.key} is there already")
-            taken.add(row.key)
+            keys.add(row.key)
         if self._look() != self._state:
             raise RecordError(
                 name_file(self.path), "changed by another process; run a case once at a time"
@@ -399,8 +418,8 @@ def read_records(paths: Sequence[Path]) -> pd.DataFrame:
     versions: dict[str, object] = {}
     for row in rows:
         machine = differences(rows[0].machine, row.machine)
-        for kind, told in (("machine", machine), ("versions", clashes(versions, row.versions))):
-            if text := "; ".join(told):
+        for kind, reasons in (("machine", machine), ("versions", clashes(versions, row.versions))):
+            if text := "; ".join(reasons):
                 raise RecordError(
                     kind, f"{text} ({rows[0].case} here, {row.case} there)", "the same"
                 )

@@ -70,11 +70,16 @@ def unpaired_ratio(over: Iterable[float], under: Iterable[float]) -> Interval:
     sides = [finite(values, name) for name, values in (("over", over), ("under", under))]
     if min(map(min, sides)) <= 0:
         raise UserError("over, under", "a duration of 0 or less", "above 0")
-    one, other = map(np.log, sides)
-    n, centre = min(len(one), len(other)), float(np.exp(np.median(one) - np.median(other)))
+    over_logs, under_logs = map(np.log, sides)
+    n, centre = (
+        min(len(over_logs), len(under_logs)),
+        float(np.exp(np.median(over_logs) - np.median(under_logs))),
+    )
     if n == 1:
         return Interval(centre, np.nan, np.nan, n)
-    low, high = np.exp(stats.ttest_ind(one, other, equal_var=False).confidence_interval())
+    low, high = np.exp(
+        stats.ttest_ind(over_logs, under_logs, equal_var=False).confidence_interval()
+    )
     return Interval(centre, float(low), float(high), n)
 
 
@@ -114,12 +119,12 @@ def judge(ratio: Interval, noise: float) -> Comparison:
 
 def judge_gain(ratio: Interval, noise: float) -> Comparison:
     """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof."""
-    found = judge(ratio, noise)
-    if found.verdict != "indistinguishable":
-        return replace(found, verdict="falls" if ratio.centre < 1 else "grows")
+    comparison = judge(ratio, noise)
+    if comparison.verdict != "indistinguishable":
+        return replace(comparison, verdict="falls" if ratio.centre < 1 else "grows")
     if ratio.high < WORTH and not math.isnan(noise):
-        return replace(found, verdict="ended")
-    return replace(found, verdict="undecided")
+        return replace(comparison, verdict="ended")
+    return replace(comparison, verdict="undecided")
 
 
 def measured(df: pd.DataFrame) -> pd.DataFrame:
@@ -133,8 +138,8 @@ def summarise(
     """Summarise a column of a record by `by`: `median`, its interval `low` to `high`, and `n`."""
     lines = []
     for key, part in measured(df).groupby([*by], sort=False)[value]:
-        one = median_interval(part)
-        lines.append((*key, one.centre, one.low, one.high, one.n))
+        median = median_interval(part)
+        lines.append((*key, median.centre, median.low, median.high, median.n))
     return pd.DataFrame(lines, columns=[*by, "median", "low", "high", "n"])
 
 
@@ -179,12 +184,12 @@ def paired_ratio(
     was not measured, or twice in a block, or in no block with the other, and a `value` not above 0
     are refused.
     """
-    found = ratio_interval(_log_ratios(df, a, b, value, by=by), n_compared=n_compared)
+    ratio = ratio_interval(_log_ratios(df, a, b, value, by=by), n_compared=n_compared)
     over = str(a)
     if by != "contender":
-        those: list[str] = [*df["contender"].unique()] if "contender" in df else []
-        over = ", ".join([*those, f"{by} {a}"] if len(those) == 1 else [f"{by} {a}"])
-    return replace(found, quantity=name_ratio(over, str(b), value), noise=_noise_of(df, value))
+        contenders: list[str] = [*df["contender"].unique()] if "contender" in df else []
+        over = ", ".join([*contenders, f"{by} {a}"] if len(contenders) == 1 else [f"{by} {a}"])
+    return replace(ratio, quantity=name_ratio(over, str(b), value), noise=_noise_of(df, value))
 
 
 def name_ratio(over: str, under: str, value: str) -> str:
@@ -196,23 +201,23 @@ def _noise_of(df: pd.DataFrame, value: str) -> float:
     """Compute the largest A/A ratio of a column over the copies among these rows; NaN without one."""
     if "control_of" not in df:
         return math.nan
-    rows, found = measured(df), [math.nan]
+    rows, noises = measured(df), [math.nan]
     copies = rows[rows["control_of"].fillna("") != ""]
     for (_, name), part in copies.groupby(["contender", "control_of"]):
         original = rows.loc[rows["contender"] == name].set_index("block")[value]
-        again = part.set_index("block")[value]
-        if original.index.is_unique and again.index.is_unique and (again > 0).all():
-            pairs = (original / again).dropna()
-            found.append(log_noise(np.log(pairs.to_numpy(dtype=np.float64))))
-    return float(pd.Series(found).max())  # NaN where one block shows no noise
+        copy = part.set_index("block")[value]
+        if original.index.is_unique and copy.index.is_unique and (copy > 0).all():
+            pairs = (original / copy).dropna()
+            noises.append(log_noise(np.log(pairs.to_numpy(dtype=np.float64))))
+    return float(pd.Series(noises).max())  # NaN where one block shows no noise
 
 
 def _log_ratios(df: pd.DataFrame, a: Any, b: Any, value: str, *, by: str = "contender") -> Floats:
     """Pair two contenders or points within blocks."""
     rows = measured(df)
     for name in (a, b):
-        if name not in (known := {*rows[by]}):
-            allowed = ", ".join(sorted(map(str, known))) or "none"
+        if name not in (measured_names := {*rows[by]}):
+            allowed = ", ".join(sorted(map(str, measured_names))) or "none"
             raise UserError(by, f"{name!r} was not measured", allowed)
     sides = [rows.loc[rows[by] == name, ["block", value]] for name in (a, b)]
     for side, name in zip(sides, (a, b), strict=True):
@@ -235,8 +240,8 @@ def noise_ratio(df: pd.DataFrame, control: str, *, value: str = "read_s") -> flo
     """
     copies = df[(df["contender"] == control) & (df["control_of"] != "")]
     if copies.empty:
-        known = sorted(set(df.loc[df["control_of"] != "", "contender"]))
-        raise UserError("control", f"{control!r}", ", ".join(known) or "none in this record")
+        controls = sorted(set(df.loc[df["control_of"] != "", "contender"]))
+        raise UserError("control", f"{control!r}", ", ".join(controls) or "none in this record")
     return log_noise(_log_ratios(df, str(copies["control_of"].iloc[0]), control, value))
 
 
@@ -250,8 +255,8 @@ def processor_share(df: pd.DataFrame) -> float:
     rows = measured(df)
     real_s = rows["real_open_s"] + rows["real_read_s"]
     table = pd.DataFrame({"share": busy_share(rows), "real_s": real_s})
-    each = table.groupby([rows["contender"], rows["point"]]).median().sort_values("real_s")
-    return float(each["share"].iloc[-1])
+    medians = table.groupby([rows["contender"], rows["point"]]).median().sort_values("real_s")
+    return float(medians["share"].iloc[-1])
 
 
 def busy_share(rows: pd.DataFrame) -> pd.Series[float]:
@@ -333,13 +338,13 @@ def compare(
     `value` less is faster; what is refused is as in `paired_ratio` and `noise_ratio`.
     """
     noise = noise_ratio(df, control, value=value)
-    one, other = _reader_of(df, a), _reader_of(df, b)
-    if one == other:
+    first, second = _reader_of(df, a), _reader_of(df, b)
+    if first == second:
         ratio = paired_ratio(df, a, b, value=value)
         return Comparison("indistinguishable", ratio, noise)
-    logs = _log_ratios(pool_copies(df, value), one, other, value)
+    logs = _log_ratios(pool_copies(df, value), first, second, value)
     ratio = ratio_interval(logs, n_compared=n_compared)
-    return judge(replace(ratio, quantity=name_ratio(one, other, value), noise=noise), noise)
+    return judge(replace(ratio, quantity=name_ratio(first, second, value), noise=noise), noise)
 
 
 def _reader_of(df: pd.DataFrame, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Every colour and marker of the book, and what may stand in one figure."""
+"""The colours of the book, and how what is compared is drawn: readers as they register themselves, all else here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 
 from cycler import cycler
 
+from helpers.registry import REGISTRIES
 from wire.errors import UserError
 
 # Every colour of the book is in this table: hues by name, then what has a role of its own.
@@ -53,15 +54,9 @@ class Style:
 
 
 _STYLES: Mapping[str, Mapping[str, Style]] = {
-    "reader": {
-        "zarr-s3fs": Style("s3fs, default", BLUE, "o"),
-        "zarr-s3fs-one-get": Style("s3fs, one request", RED, "p"),
+    "reader": {  # next to those of the registry
         "zarr-s3fs-one-get-32": Style("s3fs, one request, pool of 32", RED, "<"),
         "zarr-s3fs-one-get-128": Style("s3fs, one request, pool of 128", RED, ">"),
-        "zarr-obstore": Style("obstore", GREEN, "s"),
-        "zarr-zarrs": Style("zarrs pipeline", PLUM, "^"),
-        "netcdf-fsspec": Style("netCDF, s3fs", BROWN, "v"),
-        "references": Style("references to netCDF", INDIGO, "h"),
         "raw": Style("raw reads", CEILING_GREY, "x"),
     },
     "cache": {
@@ -83,20 +78,6 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "redis": Style("Redis", RUST, "v"),
         "cdn": Style("CDN and process", PURPLE, "p"),
         "process": Style("in the process, as shipped", VIOLET, "s"),
-    },
-    # A colour for each library, a mark for each of its caches.
-    "driver": {
-        "fsspec-none": Style("s3fs, no cache", BLUE, "d"),
-        "fsspec-readahead": Style("s3fs, default", BLUE, ">"),
-        "fsspec-tuned": Style("s3fs, 8 MiB blocks", BLUE, "o"),
-        "xarray": Style("xarray, default", PURPLE, "v"),
-        "obstore-whole": Style("downloaded whole", GREEN, "*"),
-        "references": Style("references", INDIGO, "h"),
-        "earthaccess": Style("earthaccess, default", BROWN, "^"),
-        "ros3": Style("ROS3, default", RED, "<"),
-        "ros3-none": Style("ROS3, no cache", RED, "D"),
-        "ros3-tuned": Style("ROS3, page buffer", RED, "p"),
-        "ros3-blocks": Style("ROS3, 8 MiB blocks", RED, "s"),
     },
     "access": {
         "series": Style("series", BLUE, "o"),
@@ -131,27 +112,35 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
 }
 
 
+def list_styles(kind: Kind) -> dict[str, Style]:
+    """Map each contender of a kind to its style: readers that are registered, then all others."""
+    drawn = [reader for reader in REGISTRIES.get(kind, {}).values() if reader.color]
+    registered = {reader.name: Style(reader.label, reader.color, reader.marker) for reader in drawn}
+    return registered | dict(_STYLES.get(kind, {}))
+
+
 def labels(kind: Kind) -> dict[str, str]:
     """Map each contender of a kind to its label, for a column of the frame that is drawn."""
-    return {name: style.label for name, style in _STYLES[kind].items()}
+    return {name: style.label for name, style in list_styles(kind).items()}
 
 
 def colors(kind: Kind) -> dict[str, str]:
     """Map each label of a kind to its colour: `palette` of a figure of seaborn."""
-    return {style.label: style.color for style in _STYLES[kind].values()}
+    return {style.label: style.color for style in list_styles(kind).values()}
 
 
 def markers(kind: Kind) -> dict[str, str]:
     """Map each label of a kind to its marker: `markers` of a figure of seaborn."""
-    return {style.label: style.marker for style in _STYLES[kind].values()}
+    return {style.label: style.marker for style in list_styles(kind).values()}
 
 
 def find_style(name: str, kind: Kind) -> Style:
     """Return the style of one contender, or refuse it by its name."""
-    if name not in (known := _STYLES[kind]):
+    if name not in (styles := list_styles(kind)):
         raise UserError(
             kind,
             f"no colour and marker for {name}",
-            f"{', '.join(known)}, or a line in {Path(__file__).name}",
+            f"{', '.join(styles)}, or a reader that registers its own, or a line in"
+            f" {Path(__file__).name}",
         )
-    return known[name]
+    return styles[name]

@@ -29,7 +29,7 @@ from typing import IO, Any
 
 import psutil
 
-from wire.errors import UserError, explain_system
+from wire.errors import UserError, describe_system_error
 
 _PACKAGE_ROOT = Path(__file__).resolve().parents[1]
 
@@ -39,7 +39,7 @@ GRACE_S = 5.0
 
 @contextmanager
 def open_python(
-    module: str, *given: object
+    module: str, *arguments: object
 ) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
     """Run a module of this very `wire`, wherever the owner is; it takes one end of a pipe, then the rest.
 
@@ -47,16 +47,16 @@ def open_python(
     """
     places = [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
-    ours, theirs = Pipe()
-    with ours:
-        with theirs:
-            command = [sys.executable, "-m", module, *map(str, (theirs.fileno(), *given))]
-            inherited: Any = {"stdin": subprocess.DEVNULL, "pass_fds": [theirs.fileno()]}
+    own_end, child_end = Pipe()
+    with own_end:
+        with child_end:
+            command = [sys.executable, "-m", module, *map(str, (child_end.fileno(), *arguments))]
+            inherited: Any = {"stdin": subprocess.DEVNULL, "pass_fds": [child_end.fileno()]}
             process = subprocess.Popen(command, env=env, **inherited)
         try:
-            yield process, ours
+            yield process, own_end
         finally:
-            ours.close()
+            own_end.close()
             try:
                 process.wait(GRACE_S)
             except subprocess.TimeoutExpired:
@@ -86,8 +86,8 @@ def peak_nbytes(pid: int) -> int:
     """
     with contextlib.suppress(OSError):
         status = Path(f"/proc/{pid}/status").read_text()
-        if found := re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE):
-            return 1024 * int(found[1])
+        if match := re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE):
+            return 1024 * int(match[1])
     with contextlib.suppress(psutil.Error):
         return int(psutil.Process(pid).memory_info().rss)
     return 0
@@ -184,7 +184,9 @@ def start_child(
     try:
         output: IO[bytes] = tempfile.TemporaryFile() if log is None else log.open("w+b")  # noqa: SIM115
     except OSError as error:
-        raise UserError(f"log {log}", f"cannot be written ({explain_system(error)})") from error
+        raise UserError(
+            f"log {log}", f"cannot be written ({describe_system_error(error)})"
+        ) from error
     supervisor = subprocess.Popen(
         [sys.executable, "-m", __name__, str(os.getpid()), str(folder or os.getcwd()), *program],
         bufsize=0,
@@ -236,9 +238,9 @@ def supervise(owner_pid: int, folder: str, command: Sequence[str]) -> int:
     process, or why there is none. This runs in a process of one thread: Linux ties a child to the
     *thread* that started it.
     """
-    asked: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, _: asked.append(number))
+        signal.signal(number, lambda number, _: signals.append(number))
     try:
         child = subprocess.Popen(
             command,
@@ -249,13 +251,13 @@ def supervise(owner_pid: int, folder: str, command: Sequence[str]) -> int:
             preexec_fn=_death_with_parent(),
         )
     except OSError as error:
-        os.write(1, f"{explain_system(error)}\n".encode())
+        os.write(1, f"{describe_system_error(error)}\n".encode())
         return 1
     try:
         with contextlib.suppress(BrokenPipeError):  # owner gone: seen below
             os.write(1, f"{child.pid}\n".encode())
         # nothing is ever sent: the pipe is readable once it is closed
-        while not (asked or select.select([0], [], [], CHECK_S)[0] or os.getppid() != owner_pid):
+        while not (signals or select.select([0], [], [], CHECK_S)[0] or os.getppid() != owner_pid):
             if child.poll() is not None:
                 break
     finally:

@@ -15,7 +15,15 @@ from typing import NoReturn
 
 import click
 
-from wire.errors import UserError, cut, describe_refusal, explain_system, printable, redact, say
+from wire.errors import (
+    UserError,
+    cut,
+    describe_refusal,
+    describe_system_error,
+    printable,
+    redact,
+    say,
+)
 from wire.interrupts import find_signal, interrupt
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
@@ -55,10 +63,10 @@ class _Commands(click.Group):
             return None
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
         try:
-            found = importlib.import_module(module)
+            imported = importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise needs(cmd_name, str(error.name)) from error
-        command: click.Command = getattr(found, name or cmd_name.replace("-", "_"))
+        command: click.Command = getattr(imported, name or cmd_name.replace("-", "_"))
         return command
 
 
@@ -111,8 +119,8 @@ def end_well() -> Iterator[None]:
         say(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        kept = "; what was measured is kept, and the same command goes on from there"
-        say("interrupted" + kept * (sys.argv[1:2] in (["run"], ["run-all"])), err=True)
+        hint = "; what was measured is kept, and the same command goes on from there"
+        say("interrupted" + hint * (sys.argv[1:2] in (["run"], ["run-all"])), err=True)
         sys.exit(128 + (find_signal() or signal.SIGINT))  # as shells have it
     except ModuleNotFoundError as error:
         _end(f"error: {needs(' '.join(sys.argv[1:2]), str(error.name))}")
@@ -121,7 +129,7 @@ def end_well() -> Iterator[None]:
             _end(f"error: {describe_refusal(error)}")
         if isinstance(error, OSError) and error.errno in _NO_SUCH_PLACE and error.filename:
             allowed = "a path that is as the command needs it"
-            refusal = UserError(cut(str(error.filename)), explain_system(error), allowed)
+            refusal = UserError(cut(str(error.filename)), describe_system_error(error), allowed)
             _end(f"error: {refusal}")
         _end(traceback.format_exc().rstrip())  # of a defect: the whole
 

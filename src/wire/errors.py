@@ -47,7 +47,7 @@ class UserError(ValueError):
     n_workers: 0; allowed: at least 1
     """
 
-    def __init__(self, where: str, value: object = "", allowed: object = "") -> None:
+    def __init__(self, where: str, value: object, allowed: object = "") -> None:
         self.where, self.allowed = redact(where), redact(str(allowed))
         # together, for a name may be what says that its value is secret
         pair = redact(f"{self.where}: {value}")
@@ -88,7 +88,9 @@ def printable(text: str) -> str:
 def convert_system_error(error: OSError) -> UserError:
     """Return what the system did not allow, and where, as a refusal."""
     where = cut(str(error.filename)) if error.filename else ""
-    return UserError(where, explain_system(error), "a folder that can be written and has room")
+    return UserError(
+        where, describe_system_error(error), "a folder that can be written and has room"
+    )
 
 
 def describe_refusal(error: OSError) -> str:
@@ -96,12 +98,12 @@ def describe_refusal(error: OSError) -> str:
     return str(convert_system_error(error))
 
 
-def explain_system(error: OSError) -> str:
+def describe_system_error(error: OSError) -> str:
     """Say in our words what a system refuses, whatever its own are.
 
     Examples
     --------
-    >>> explain_system(FileNotFoundError(2, "No such file or directory"))
+    >>> describe_system_error(FileNotFoundError(2, "No such file or directory"))
     'nothing is there'
     """
     name = errno.errorcode.get(error.errno or 0, "")
@@ -151,7 +153,7 @@ def convert_validation_error(error: Any, *, depth: int | None = None) -> UserErr
     if kind in ("value_error", "assertion_error"):  # of a check of our own, in its own words
         own = context.get("error")
         if not where:
-            return own if isinstance(own, UserError) else UserError(str(own or "another value"))
+            return own if isinstance(own, UserError) else UserError("", own or "another value")
         return UserError(where, show(first["input"]), own or "another value")
     if kind.startswith("missing"):
         return UserError(where, "is missing", "stated")
@@ -234,12 +236,12 @@ _FAMILIES = {
 """What all kinds allow whose names begin so, where none of their own is above."""
 
 
-def write_bytes(value: float) -> str:
+def format_size(value: float) -> str:
     """Write bytes in the unit that reads best.
 
     Examples
     --------
-    >>> write_bytes(1_048_576), write_bytes(40)
+    >>> format_size(1_048_576), format_size(40)
     ('1.05 MB', '40 bytes')
     """
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
@@ -445,17 +447,17 @@ def find_command_secrets(words: Sequence[str]) -> tuple[str, ...]:
     >>> find_command_secrets(["x", "--password", "secret-1", "--token=secret-2", "-u", "me:secret-3", "-p", "80"])
     ('secret-1', 'secret-2', 'secret-3')
     """
-    found, option = list[str](), ""
+    secrets, option = list[str](), ""
     for word in words:
         name, equals, value = word.partition("=")
         if word.startswith("--") and equals:
             option, word = name, value
         if _SECRET_NAME.search(option):
-            found.append(word)
+            secrets.append(word)
         elif option in ("-u", "--user", "--proxy-user", *_CERTIFICATES) and ":" in word:
-            found.append(word.partition(":")[2])
+            secrets.append(word.partition(":")[2])
         option = word if word.startswith("-") else ""
-    return tuple(secret for secret in found if len(secret) >= _LOOSE)
+    return tuple(secret for secret in secrets if len(secret) >= _LOOSE)
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
@@ -465,17 +467,17 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 def redact_tree(value: Any, secrets: Iterable[str] = ()) -> Any:
     """Black out credentials in every text inside mappings and sequences, as of a notebook."""
-    known = _compile((*secrets, *find_secrets(os.environ)))
+    secret_pattern = _compile((*secrets, *find_secrets(os.environ)))
 
     def walk(part: Any) -> Any:
         if isinstance(part, str):
-            part = part if known is None else known.sub(_STARS, part)
+            part = part if secret_pattern is None else secret_pattern.sub(_STARS, part)
             for sight in _SIGHTS if _HINT.search(part) else ():
                 part = sight.sub(_star, part)
             return part
         if isinstance(part, Mapping):
-            return {key: walk(one) for key, one in part.items()}
-        return [walk(one) for one in part] if isinstance(part, (list, tuple)) else part
+            return {key: walk(item) for key, item in part.items()}
+        return [walk(item) for item in part] if isinstance(part, (list, tuple)) else part
 
     return walk(value)
 
@@ -501,8 +503,8 @@ def copy_redacted(source: Path, target: Path) -> Path:
 
 def find_secrets(values: Any) -> tuple[str, ...]:
     """Find what is secret in variables or parameters: by their names, and in addresses among them."""
-    found = [form for text in _iterate_secrets(values) for form in (text, unquote(text))]
-    return tuple(dict.fromkeys(found))
+    forms = [form for text in _iterate_secrets(values) for form in (text, unquote(text))]
+    return tuple(dict.fromkeys(forms))
 
 
 def _iterate_secrets(values: Any) -> Iterator[str]:
@@ -523,9 +525,9 @@ def _find_in_address(text: str) -> Iterator[str]:
     scheme, _, rest = text.partition("://")
     if not re.fullmatch(r"[A-Za-z][\w+.-]*", scheme):
         return
-    user, at, _ = rest.rpartition("@")
+    user, sign, _ = rest.rpartition("@")
     name, colon, password = user.partition(":")
-    if at and "/" not in name:
+    if sign and "/" not in name:
         yield password if colon else name
     for field, value in parse_qsl(rest.partition("?")[2], keep_blank_values=True):
         if re.fullmatch(_FIELD, field, re.IGNORECASE):
@@ -540,14 +542,16 @@ def _star(match: re.Match[str]) -> str:
 @functools.lru_cache(maxsize=64)
 def _compile(secrets: tuple[str, ...]) -> re.Pattern[str] | None:
     """Make a pattern of secrets in all their writings; the longest first."""
-    wanted = [one for one in secrets if len(one) >= _SHORTEST and one.lower() not in _SWITCHES]
-    found: dict[str, bool] = {}
-    for one in wanted:
-        encoded = quote(one.encode("utf-8", "replace"), safe="")
+    wanted = [
+        secret for secret in secrets if len(secret) >= _SHORTEST and secret.lower() not in _SWITCHES
+    ]
+    is_long: dict[str, bool] = {}
+    for secret in wanted:
+        encoded = quote(secret.encode("utf-8", "replace"), safe="")
         lower = re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), encoded)
-        escaped = (json.dumps(one)[1:-1], repr(one)[1:-1], html.escape(one))
-        found |= dict.fromkeys((one, encoded, lower, *escaped), len(one) >= _LOOSE)
-    ordered = sorted(found, key=lambda form: (-len(form), form))
+        escaped = (json.dumps(secret)[1:-1], repr(secret)[1:-1], html.escape(secret))
+        is_long |= dict.fromkeys((secret, encoded, lower, *escaped), len(secret) >= _LOOSE)
+    ordered = sorted(is_long, key=lambda form: (-len(form), form))
     words = (r"(?<![\w.])", r"(?![\w.])")
-    parts = [re.escape(form) if found[form] else re.escape(form).join(words) for form in ordered]
+    parts = [re.escape(form) if is_long[form] else re.escape(form).join(words) for form in ordered]
     return re.compile("|".join(parts)) if parts else None

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from wire.errors import UserError, cut, explain_system, show
+from wire.errors import UserError, cut, describe_system_error, show
 from wire.interrupts import check_interrupt
 
 
@@ -37,14 +37,14 @@ def make_private(folder: Path) -> None:
     """Make a folder for this user alone, or refuse one that others may write to."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         raise UserError(
-            "folder", f"{folder}: {explain_system(error)}", "a folder that can be made"
+            "folder", f"{folder}: {describe_system_error(error)}", "a folder that can be made"
         ) from error
-    if os.geteuid() not in (0, found.st_uid):
+    if os.geteuid() not in (0, status.st_uid):
         raise UserError("folder", f"{folder}: it is another user's", "one of your own")
-    if is_writable_by_others(found):
+    if is_writable_by_others(status):
         raise UserError("folder", f"{folder}: others may write to it", "a folder of mode 700")
 
 
@@ -75,10 +75,10 @@ def _is_alone_in(gid: int) -> bool:
     return members <= {user, "root"} and (is_listed or group.gr_name == user)
 
 
-def check_name(name: str, what: str = "SITE") -> str:
+def check_name(name: str, where: str = "SITE") -> str:
     """Return a name that becomes a folder, a file and an address: no path, and no mark-up."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]{,99}", name, re.ASCII):
-        raise UserError(what, f"'{cut(name)}'", "a name of letters, digits, '-', '_' and '.'")
+        raise UserError(where, f"'{cut(name)}'", "a name of letters, digits, '-', '_' and '.'")
     return name
 
 
@@ -104,17 +104,17 @@ def read_yaml(path: Path, where: str) -> dict[str, Any]:
     try:
         text = path.read_bytes()
         _check_yaml(text)
-        found = yaml.safe_load(text)
+        content = yaml.safe_load(text)
     except OSError as error:
-        raise UserError(where, explain_system(error), "a file that can be read") from error
+        raise UserError(where, describe_system_error(error), "a file that can be read") from error
     except Exception as error:  # a tag fails with whatever its text makes Python say
-        told = f"is no YAML: {_explain_yaml(error)}"
-        raise UserError(where, told, "NAME: VALUE on each line") from error
-    if found is None:  # an empty document; a list, a number or a text that is empty is none
+        problem = f"is no YAML: {_explain_yaml(error)}"
+        raise UserError(where, problem, "NAME: VALUE on each line") from error
+    if content is None:  # an empty document; a list, a number or a text that is empty is none
         return {}
-    if not isinstance(found, dict):
-        raise UserError(where, show(found), "NAME: VALUE on each line")
-    return found
+    if not isinstance(content, dict):
+        raise UserError(where, show(content), "NAME: VALUE on each line")
+    return content
 
 
 class _RefusedError(yaml.YAMLError):

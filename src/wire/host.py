@@ -64,9 +64,9 @@ def installed_version(name: str) -> str:
     return ""
 
 
-def differences(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:
+def differences(own: Mapping[str, object], reference: Mapping[str, object]) -> Iterator[str]:
     """Name the entries in which two mappings differ."""
-    for key in sorted({*here, *there}, key=str):
-        mine, other = here.get(key, "absent"), there.get(key, "absent")
-        if mine != other:
-            yield f"{key} {mine} here, {other} there"
+    for key in sorted({*own, *reference}, key=str):
+        mine, theirs_value = own.get(key, "absent"), reference.get(key, "absent")
+        if mine != theirs_value:
+            yield f"{key} {mine} here, {theirs_value} there"

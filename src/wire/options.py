@@ -10,22 +10,22 @@ from wire.errors import UserError
 
 def read_pairs(option: str, pairs: Sequence[str]) -> dict[str, Any]:
     """Read NAME=VALUE pairs; a value that is no number stays text."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not (name and sign and value):
             raise UserError(f"--{option}", f"{pair!r}", "NAME=VALUE")
         try:
-            found[name] = float(value)
+            values[name] = float(value)
         except ValueError:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def read_numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
     """Read NAME=NUMBER pairs."""
-    found = read_pairs(option, pairs)
-    for name, value in found.items():
+    values = read_pairs(option, pairs)
+    for name, value in values.items():
         if not isinstance(value, float):
             raise UserError(f"--{option}", f"{name}={value}", "a number")
-    return found
+    return values

@@ -20,7 +20,7 @@ import click
 import numpy as np
 from scipy.optimize import nnls  # it ships no types
 
-from wire.errors import UserError, cut, explain_system, say, show
+from wire.errors import UserError, cut, describe_system_error, say, show
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 LEVEL = 90  # percent of runs that lie in an interval
@@ -88,7 +88,7 @@ class CurveFit:
         waves = _count_waves(sizes, chunks, self.cores, self.has_chunks)
         cycle_s, start_s, least_s = self.curves.T[:, :, None]
         seconds = np.log(start_s + _round_corner(cycle_s * waves, chunks * least_s))
-        found = []
+        predictions = []
         for n, column in zip(sizes, seconds.T, strict=True):
             order = np.argsort(column)
             reached = np.cumsum(self.weights[order])
@@ -99,8 +99,8 @@ class CurveFit:
                 last = math.log(self.largest_s * chunks / self.n_chunks)
                 low, value, high = min(low, last), (value + last) / 2, max(high, last)
             half = _WIDTH + _WIDTH_PER_DOUBLING * max(0.0, math.log2(n / self.largest))
-            found.append(Estimate(*(math.exp(x) for x in (value, low - half, high + half))))
-        return found
+            predictions.append(Estimate(*(math.exp(x) for x in (value, low - half, high + half))))
+        return predictions
 
 
 def _count_waves(sizes: Floats, n_chunks: Floats | float, cores: float, has_chunks: bool) -> Floats:
@@ -122,10 +122,10 @@ def _solve(columns: Floats, seconds: Floats) -> tuple[Floats, float]:
     """Fit coefficients of at least 0 by relative errors with long tails, so that no bad run decides."""
     weights = 1 / seconds
     for _ in range(8):  # more changes nothing
-        found, _ = nnls(columns * weights[:, None], seconds * weights)
-        errors = np.log(seconds / np.maximum(columns @ found, 1e-300)) / _SCATTER
+        solution, _ = nnls(columns * weights[:, None], seconds * weights)
+        errors = np.log(seconds / np.maximum(columns @ solution, 1e-300)) / _SCATTER
         weights = 1 / (seconds * np.sqrt(1 + errors**2 / _FREEDOM))
-    return found, float(-(_FREEDOM + 1) / 2 * np.log1p(errors**2 / _FREEDOM).sum())
+    return solution, float(-(_FREEDOM + 1) / 2 * np.log1p(errors**2 / _FREEDOM).sum())
 
 
 def fit_curve(
@@ -169,8 +169,8 @@ def fit_curve(
     """
     sizes, times = _check("n_workers", n_workers), _check("seconds", seconds)
     (cores,), has_chunks = _check("cores_per_worker", [cores_per_worker]), n_chunks is not None
-    each: Any = n_chunks if np.ndim(n_chunks or 0) else [1.0 if n_chunks is None else n_chunks] * len(sizes)  # fmt: skip
-    chunks = _check("n_chunks", each)
+    chunk_counts: Any = n_chunks if np.ndim(n_chunks or 0) else [1.0 if n_chunks is None else n_chunks] * len(sizes)  # fmt: skip
+    chunks = _check("n_chunks", chunk_counts)
     for name, values in (("seconds", times), ("n_chunks", chunks)):
         if len(values) != len(sizes):
             raise UserError(name, f"{len(values)} values", f"{len(sizes)}, as n_workers")
@@ -182,19 +182,19 @@ def fit_curve(
     usual, largest = float(np.median(chunks)), sizes.max()
     least_s = _find_least_s(link, nbytes, usual, float((chunks / times).max()))
     knees = np.append(np.geomspace(sizes.min(), _REACH * largest, _N_KNEES), math.inf)
-    found = []
+    candidates = []
     for knee in knees:
         cap = 1 / (knee * cores)  # of a cycle
         for _ in range(4 if least_s else 1):  # the link is in seconds, the cycle not known yet
             columns = np.stack([_round_corner(waves, chunks * cap), np.ones_like(sizes)], axis=1)
             (cycle_s, start_s), fit = _solve(columns, times)
             cap = max(1 / (knee * cores), least_s / max(cycle_s, 1e-300))
-        found.append((cycle_s, start_s, max(cycle_s / (knee * cores), least_s), fit))
-    curves, fits = np.array(found)[:, :3], np.array(found)[:, 3]
+        candidates.append((cycle_s, start_s, max(cycle_s / (knee * cores), least_s), fit))
+    curves, fits = np.array(candidates)[:, :3], np.array(candidates)[:, 3]
     weights = np.exp(fits - fits.max())
     weights /= weights.sum()
     each_s = {n: float(np.median((times / chunks)[sizes == n])) for n in np.unique(sizes)}
-    before_s = [one for n, one in each_s.items() if n <= _SMALLER * largest]
+    before_s = [chunk_time_s for n, chunk_time_s in each_s.items() if n <= _SMALLER * largest]
     return CurveFit(
         cycle_s=float(weights @ curves[:, 0]),
         start_s=float(weights @ curves[:, 1]),
@@ -241,8 +241,8 @@ def _find_least_s(
     (total,), (rate,) = _check("nbytes", [nbytes]), _check("link", [link])
     read = total / n_chunks * most_per_s
     if rate < 0.999 * read:
-        told = f"{rate / 1e6:g} MB/s, of which {read / 1e6:.4g} were read"
-        raise UserError("link", told, "at least what a run read")
+        problem = f"{rate / 1e6:g} MB/s, of which {read / 1e6:.4g} were read"
+        raise UserError("link", problem, "at least what a run read")
     return float(total / n_chunks / rate)
 
 
@@ -282,25 +282,27 @@ def fit(
     """
     runs = read_runs(path)
     nbytes = statistics.median(runs["nbytes"]) if "nbytes" in runs else None
-    given = (runs["n_workers"], runs["seconds"], runs.get("n_chunks"))
-    fitted = fit_curve(*given, cores, None if link is None else link * 1e6, nbytes)
+    columns = (runs["n_workers"], runs["seconds"], runs.get("n_chunks"))
+    fitted = fit_curve(*columns, cores, None if link is None else link * 1e6, nbytes)
     sizes = sizes or (fitted.largest, 2 * fitted.largest, 4 * fitted.largest)
     seconds = fitted.predict(sizes, n_chunks=chunks)
     n_chunks = (chunks or fitted.n_chunks) if fitted.has_chunks else None
     if is_json:
         rows = zip(sizes, map(asdict, seconds), strict=True)
-        told = {
+        answer = {
             "level": LEVEL,
-            "predictions": [{"n_workers": n, "seconds": one} for n, one in rows],
+            "predictions": [{"n_workers": n, "seconds": interval} for n, interval in rows],
             "n_chunks": n_chunks,
             **{n: getattr(fitted, n) for n in ("largest", "is_slower", "cycle_s", "start_s")},
         }
-        say(json.dumps(told, indent=2))
+        say(json.dumps(answer, indent=2))
         return
     say(f"seconds of {f'a read of {n_chunks:g} chunks' if n_chunks else 'the read'}")
     say(f"{'workers':>8}  {f'{LEVEL} % of runs (s)':22} {'middle':>8}")
-    for n, one in zip(sizes, seconds, strict=True):
-        say(f"{n:8g}  {f'{one.low:.3g} to {one.high:.3g}':22} {one.value:8.3g}")
+    for n, seconds_interval in zip(sizes, seconds, strict=True):
+        say(
+            f"{n:8g}  {f'{seconds_interval.low:.3g} to {seconds_interval.high:.3g}':22} {seconds_interval.value:8.3g}"
+        )
     if fitted.is_slower:
         say(f"\nnot faster any more at {fitted.largest:g} workers, the most measured")
         return
@@ -322,8 +324,10 @@ def read_runs(path: str) -> dict[str, list[float]]:
             reader = csv.DictReader(io.StringIO(read.decode("utf-8-sig")), strict=True)
             header, lines = [*(reader.fieldnames or ())], [*reader]
     except (OSError, ValueError, csv.Error) as error:
-        said = explain_system(error) if isinstance(error, OSError) else "it is no CSV in UTF-8"
-        reason = reason or said
+        cause = (
+            describe_system_error(error) if isinstance(error, OSError) else "it is no CSV in UTF-8"
+        )
+        reason = reason or cause
     if reason:
         raise UserError(cut(path), f"not read: {reason}", "a CSV file of runs")
     names = [name for name in _COLUMNS if name in header]

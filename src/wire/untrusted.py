@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from wire.errors import UserError, cut, explain_system, show, write_bytes
+from wire.errors import UserError, cut, describe_system_error, format_size, show
 
 MAX_NBYTES = 32_000_000
 """Bytes of a file, unless a caller allows others."""
@@ -65,8 +65,8 @@ class UntrustedFolder:
             with open(descriptor, "rb", closefd=False) as file:
                 content = file.read(max_nbytes + 1)
         if len(content) > max_nbytes:
-            allowed = f"at most {write_bytes(max_nbytes)}"
-            raise self.refuse(f"{cut(name)} has more than {write_bytes(max_nbytes)}", allowed)
+            allowed = f"at most {format_size(max_nbytes)}"
+            raise self.refuse(f"{cut(name)} has more than {format_size(max_nbytes)}", allowed)
         return content
 
     def read_text(
@@ -113,7 +113,7 @@ class UntrustedFolder:
                 entries = [*_scan(self.folder / parent, max_files + 1)]
             except OSError as error:
                 raise self.refuse(
-                    f"{cut(str(parent))}: {explain_system(error)}", "a folder to read"
+                    f"{cut(str(parent))}: {describe_system_error(error)}", "a folder to read"
                 ) from error
             for entry in entries:
                 path = parent / entry.name
@@ -148,7 +148,7 @@ class UntrustedFolder:
             yield descriptors[-1]
         except OSError as error:
             is_link = error.errno in (errno.ELOOP, errno.ENOTDIR) and len(descriptors) > 0
-            reason = "is a link, or no regular file" if is_link else explain_system(error)
+            reason = "is a link, or no regular file" if is_link else describe_system_error(error)
             raise self.refuse(f"{cut(name)}: {reason}", _REGULAR) from error
         finally:
             for descriptor in descriptors:

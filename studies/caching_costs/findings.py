@@ -12,7 +12,7 @@ from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
 from helpers.plotting.tables import trace_of
 from studies.caching_costs.datasets import published_specs
-from wire.costs.bill import Assumptions, change, compare_options, list_levers
+from wire.costs.bill import Assumptions, change_assumptions, compare_options, list_levers
 from wire.costs.prices import get_prices
 
 SHIPPED, BARE = "as-shipped", "none"
@@ -159,7 +159,7 @@ def learn_assumptions(alone: pd.DataFrame, entry_nbytes: float, *, but: str = ""
     }
     if "redis" in means.index:
         found["fetch_s"] = means["open_s"]["redis"]
-    return change(Assumptions(), found)
+    return change_assumptions(Assumptions(), found)
 
 
 def price_month(alone: pd.DataFrame, entry_nbytes: float, *, but: str = "") -> pd.DataFrame:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from helpers import parameters
-from helpers.parameters import RECORD, Contains, OneOf, RecordName, Seed
+from helpers.parameters import RECORD, Contains, OneOf, OwnNotebook, RecordName, Seed
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.datasets import dataset_names
 
@@ -16,6 +16,22 @@ class Parameters(parameters.Parameters):
     """Caches to compare, datasets to serve, and the load on the service."""
 
     study = "caching-costs"
+    own_notebooks: ClassVar = {
+        "four-caches": OwnNotebook(
+            {
+                "rates": [],
+                "caches": [
+                    "as-shipped",
+                    "none",
+                    "diskcache",
+                    "filecache",
+                    "filecache-in-turn",
+                    "redis",
+                ],
+                "maps": ["single-4mib", "references", "unconsolidated", "netcdf", "broken"],
+            }
+        )
+    }
 
     # what a cache gains is a ratio to the service as shipped, and to one without a cache
     caches: Annotated[

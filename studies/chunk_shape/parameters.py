@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from helpers.parameters import (
     SLOWED,
     Count,
     Dilation,
+    OwnNotebook,
     Profile,
     RecordName,
     Seconds,
@@ -24,6 +25,13 @@ class Parameters(parameters.Parameters):
     """Media, the scale of the array, and how many positions of each access are read."""
 
     study = "chunk-shape"
+    own_notebooks: ClassVar = {
+        "balanced": OwnNotebook(
+            left_out=frozenset(
+                {"media", "access_time_s", "dilation", "profile", "processors", "store"}
+            )
+        )
+    }
 
     media: Annotated[list[Medium], Field(min_length=1)] = Field(
         ["hdf5"], description="hdf5 on local disk, zarr and sharded in the object store"

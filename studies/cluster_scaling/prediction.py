@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from helpers.arrays.readers import Reader
+from helpers.arrays.readers import ArrayReader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark import statistics
 from helpers.parameters import AUTO
@@ -31,7 +31,7 @@ Fitted to processor time of graphs of 10^3 to 10^6 trivial tasks on a machine of
 
 
 def read_clients(
-    calibrated: pd.DataFrame, readers: Mapping[str, Reader], *, n_chunks: int
+    calibrated: pd.DataFrame, readers: Mapping[str, ArrayReader], *, n_chunks: int
 ) -> Clients:
     """Learn from a calibration how each contender reads, the ceiling included.
 

@@ -18,10 +18,7 @@ from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import find_style, labels
 from helpers.plotting.tables import trace_of
 from studies.cluster_scaling.findings import measure_busy as measure_busy
-from studies.cluster_scaling.findings import take_steps as take_steps
 from studies.cluster_studies.sources import ENTRIES, SOURCES, find_series
-from studies.cluster_studies.tables import ROW_NBYTES as ROW_NBYTES
-from studies.cluster_studies.tables import cut as cut
 
 _NEAR = 0.3  # by which the threads of a published point may differ from ours
 Side = tuple[str, int]

@@ -16,7 +16,7 @@ import xarray as xr
 import zarr
 from zarr.storage import ObjectStore
 
-from helpers.arrays.readers import Chunks, Reader
+from helpers.arrays.readers import ArrayReader, Chunks
 from helpers.arrays.stores import StoredArray
 from studies.cluster_studies.apart import environment_of
 from wire.bed.locations import Location, parse_location
@@ -75,6 +75,15 @@ def _open_opendap(location: Location, chunks: Chunks) -> xr.Dataset:
     )
 
 
-OPENDAP = Reader(
-    "opendap", "opendap", _open_opendap, "OPeNDAP through the netCDF library", is_serial=True
+OPENDAP = ArrayReader(
+    name="opendap",
+    label="OPeNDAP",
+    color="",  # figures draw it as the stores that it stands next to
+    marker="",
+    layout="opendap",
+    open=_open_opendap,
+    description="OPeNDAP through the netCDF library",
+    packages=("netCDF4",),
+    concurrency=1,
+    is_serial=True,
 )

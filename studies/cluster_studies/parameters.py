@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from helpers.arrays.stores import open_entry
-from helpers.parameters import RECORD, ArrayShape, OneOf, RecordName, Shape
+from helpers.parameters import RECORD, ArrayShape, OneOf, OwnNotebook, RecordName, Shape
 from studies.cluster_scaling.parameters import ClusterParameters
 from studies.cluster_studies.sources import SOURCES, TABLES
 from wire.errors import UserError
+
+_NOT_READ_THERE = frozenset(
+    {"entries", "steps_per_worker", "cluster_kind", "cluster_address", "cluster_options"}
+)
+"""Parameters that stores of 2020 alone take."""
 
 
 class Parameters(ClusterParameters):
     """An array, the sources to read it from, and the clusters to read it with."""
 
     study = "cluster-studies"
+    own_notebooks: ClassVar = {
+        "stores-of-2020": OwnNotebook(
+            {"contenders": ["zarr-2020", "netcdf-2020", "opendap", "zarr-today"]}
+        ),
+        "formats-of-2022": OwnNotebook(
+            {"contenders": ["csv", "parquet-parts", "zarr-array", "tiledb"]}, _NOT_READ_THERE
+        ),
+        "many-files": OwnNotebook(
+            {
+                "dataset": "enlarged-ocean-temperature",
+                "array_shape": [24, 1, 60, 80],
+                "chunk_shape": [1, 1, 60, 80],
+                "contenders": ["files-recipe", "files-objects", "files-tasks", "zarr-today"],
+                "n_workers": [2],
+            },
+            _NOT_READ_THERE,
+        ),
+    }
 
     dataset: str = Field("enlarged-relief", description="entry of catalog.yml that is made here")
     array_shape: ArrayShape = Field([1, 1, 180, 360], description="elements: time, depth, y, x")

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 import tempfile
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import dask.array as da
 import dask.dataframe as dd
 import fsspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 import xarray as xr
 from numpy.typing import NDArray
 
 from helpers.arrays.readers import DIMENSIONS, Block, Blocks, put_folder
 from helpers.arrays.stores import StoredArray
+from helpers.arrays.tables import (
+    TableSuffix,
+    name_part,
+    tiledb_options,
+    write_table,
+    write_tiledb_array,
+)
 from wire.bed.locations import Location
 
 ROW_NBYTES = 24
@@ -61,22 +67,29 @@ def sum_bits(frame: Any) -> NDArray[np.uint64]:
 
 
 def write_tables(
-    location: Location, blocks: Blocks, shape: tuple[int, ...], *, suffix: str, is_whole: bool
+    location: Location,
+    blocks: Blocks,
+    shape: tuple[int, ...],
+    *,
+    suffix: TableSuffix,
+    is_whole: bool,
 ) -> list[int]:
     """Write a table as text or Parquet, one file or one for each chunk; return its sums of bits."""
-    sums, writer = np.zeros(1 + len(_COLUMNS), np.uint64), None
-    make = pyarrow.csv.CSVWriter if suffix == "csv" else pyarrow.parquet.ParquetWriter
-    with tempfile.TemporaryDirectory() as folder:
-        for number, (block, values) in enumerate(blocks()):
+    sums = np.zeros(1 + len(_COLUMNS), np.uint64)
+
+    def tabulate_each() -> Iterator[pa.Table]:
+        """Make a table of each block, and add up its bits."""
+        for block, values in blocks():
             table = tabulate(block, values, shape)
-            if writer is None or not is_whole:
-                if writer is not None:
-                    writer.close()
-                writer = make(f"{folder}/part-{number:05d}.{suffix}", table.schema)
-            writer.write_table(table)  # a chunk is a group of rows
-            sums += sum_bits(table)
-        if writer is not None:
-            writer.close()
+            np.add(sums, sum_bits(table), out=sums)
+            yield table
+
+    with tempfile.TemporaryDirectory() as folder:
+        if is_whole:  # a chunk is a group of rows
+            write_table(f"{folder}/{name_part(0, suffix)}", tabulate_each(), suffix)
+        else:
+            for number, table in enumerate(tabulate_each()):
+                write_table(f"{folder}/{name_part(number, suffix)}", [table], suffix)
         put_folder(Path(folder), location)
     return [int(one) for one in sums]
 
@@ -111,17 +124,8 @@ def write_tiledb(
     values = np.empty(shape, np.float32)
     for block, part in blocks():
         values[block] = part
-    extents = zip(DIMENSIONS, shape, chunk_shape, strict=True)
-    domain = [tiledb.Dim(name, domain=(0, n - 1), tile=c, dtype=np.int32) for name, n, c in extents]
-    filters = tiledb.FilterList([tiledb.ByteShuffleFilter(), tiledb.ZstdFilter(level=5)])
-    schema = tiledb.ArraySchema(
-        tiledb.Domain(*domain), [tiledb.Attr("", np.float32, filters=filters)]
-    )
-    with tempfile.TemporaryDirectory() as made:
-        tiledb.Array.create(place := f"{made}/array", schema)
-        with tiledb.open(place, "w") as array:
-            array[:] = values
-        put_folder(Path(made), location)
+    filters = [tiledb.ByteShuffleFilter(), tiledb.ZstdFilter(level=5)]
+    write_tiledb_array(location, values, attribute="", chunk_shape=chunk_shape, filters=filters)
     return []
 
 
@@ -170,21 +174,14 @@ def open_files(folder: Location, _stored: StoredArray, *, how: str) -> Any:
         given |= {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
         urls = [f"s3://{path}" for path in paths]
         return xr.open_mfdataset(urls, storage_options=options, **given)[FILES_VARIABLE].data
-    return xr.open_mfdataset([fs.open(path) for path in paths], **given)[FILES_VARIABLE].data
+    # its defaults of now are what is measured, of which it says that they will change
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        return xr.open_mfdataset([fs.open(path) for path in paths], **given)[FILES_VARIABLE].data
 
 
 def read_tiledb(folder: Location, stored: StoredArray) -> da.Array:
     """Open a TileDB array through Dask, a tile a block."""
-    endpoint = urlsplit(folder.endpoint_url or "")
-    told = {
-        "vfs.s3.region": folder.region,
-        "vfs.s3.aws_access_key_id": folder.access_key,
-        "vfs.s3.aws_secret_access_key": folder.secret_key,
-        "vfs.s3.aws_session_token": folder.session_token,
-        "vfs.s3.endpoint_override": endpoint.netloc,
-        "vfs.s3.scheme": endpoint.scheme,
-        "vfs.s3.use_virtual_addressing": "false" if endpoint.netloc else "true",
-    }
-    options = {name: value for name, value in told.items() if value}
-    array: da.Array = da.from_tiledb(f"{folder.url}/array", storage_options=options)  # type: ignore[no-untyped-call]
+    array: da.Array = da.from_tiledb(  # type: ignore[no-untyped-call]
+        f"{folder.url}/array", storage_options=tiledb_options(folder)
+    )
     return array

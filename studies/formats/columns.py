@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,39 +10,43 @@ import numpy as np
 import obstore
 import pandas as pd
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.parquet
 
 from helpers.arrays.stores import StoredArray
-from studies.formats.source import Box, Read, Source, Values
+from helpers.arrays.tables import TableSuffix, name_part, write_table
+from studies.formats.source import Box, Read, SourceArray, Values
 from wire.bed.locations import Location
 
 
-def _name_part(step: int) -> str:
-    return f"part-{step:05d}.parquet"
-
-
-def write_csv(folder: Location, source: Source) -> None:
+def write_csv(folder: Location, source: SourceArray) -> None:
     """Write one table of text, a line for each value: what a table makes of an array."""
-    sink = pa.BufferOutputStream()
-    pyarrow.csv.write_csv(pa.table({source.variable: source.values.ravel()}), sink)
-    obstore.put(folder.obstore(), "array.csv", sink.getvalue().to_pybytes())
+    _put(folder, "array.csv", [_tabulate(source.variable, source.values)], "csv")
 
 
-def write_parquet(folder: Location, source: Source, *, name: str = "array.parquet") -> None:
+def write_parquet(folder: Location, source: SourceArray) -> None:
     """Write one Parquet file, with a row group for each time step."""
-    sink, n_rows = pa.BufferOutputStream(), int(np.prod(source.values.shape[1:]))
-    table = pa.table({source.variable: source.values.ravel()})
-    pyarrow.parquet.write_table(table, sink, compression="zstd", row_group_size=n_rows)
-    obstore.put(folder.obstore(), name, sink.getvalue().to_pybytes())
+    steps = (_tabulate(source.variable, values) for values in source.values)
+    _put(folder, "array.parquet", steps, "parquet")
 
 
-def write_parts(folder: Location, source: Source) -> None:
+def write_parts(folder: Location, source: SourceArray) -> None:
     """Write a Parquet file for each time step."""
     for step, values in enumerate(source.values):
-        write_parquet(folder, replace(source, values=values[None]), name=_name_part(step))
+        _put(folder, name_part(step), [_tabulate(source.variable, values)], "parquet")
+
+
+def _tabulate(variable: str, values: Values) -> pa.Table:
+    """Make one column of values."""
+    return pa.table({variable: values.ravel()})
+
+
+def _put(folder: Location, name: str, parts: Iterable[pa.Table], suffix: TableSuffix) -> None:
+    """Write tables into one file in memory, and put it."""
+    sink = pa.BufferOutputStream()
+    write_table(sink, parts, suffix, compression="zstd")
+    obstore.put(folder.obstore(), name, sink.getvalue().to_pybytes())
 
 
 def _fold(column: Any, stored: StoredArray, box: Box) -> Values:
@@ -98,7 +102,7 @@ def open_parts(folder: Location, stored: StoredArray, n_requests: int) -> Read:
 
     def read(box: Box) -> Values:
         wanted = range(stored.shape[0])[box[0]]
-        paths = [f"{folder.path}/{_name_part(step)}" for step in wanted]
+        paths = [f"{folder.path}/{name_part(step)}" for step in wanted]
         table = pyarrow.dataset.dataset(paths, filesystem=client, format="parquet").to_table()
         return _fold(table[stored.variable].to_numpy(), stored, box)
 

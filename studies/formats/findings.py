@@ -8,8 +8,8 @@ import pandas as pd
 
 from helpers.benchmark import statistics
 from helpers.plotting.tables import trace_of
-from studies.formats.clients import CLIENTS
-from studies.formats.formats import FORMATS, Kept, find_values
+from studies.formats.formats import FORMATS, StoredFormats, find_values
+from studies.formats.readers import FORMAT_READERS
 from studies.formats.source import ACCESSES
 
 PAIRS: Mapping[str, tuple[str, str]] = {
@@ -52,9 +52,9 @@ def add_totals(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """
     is_read = rows["access"].isin(ACCESSES)
     is_known = rows["contender"].isin([*names, "control", "raw"])
-    kept = rows[is_read & is_known & (rows["phase"] == "measured")]
-    kept = kept.assign(total_s=kept["open_s"] + kept["read_s"])
-    return statistics.add_throughputs(kept)
+    measured = rows[is_read & is_known & (rows["phase"] == "measured")]
+    measured = measured.assign(total_s=measured["open_s"] + measured["read_s"])
+    return statistics.add_throughputs(measured)
 
 
 def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
@@ -79,7 +79,9 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def tabulate_costs(names: Sequence[str], kept: Kept, written: pd.DataFrame) -> pd.DataFrame:
+def tabulate_costs(
+    names: Sequence[str], formats: StoredFormats, written: pd.DataFrame
+) -> pd.DataFrame:
     """Tabulate what the format of each contender is: stored bytes, and seconds of the one write.
 
     References are stored next to the file that they lead to, so they take its bytes too.
@@ -88,10 +90,10 @@ def tabulate_costs(names: Sequence[str], kept: Kept, written: pd.DataFrame) -> p
     lines = {
         name: {
             "format": FORMATS[client.format].description,
-            "stored_mb": sum(kept.nbytes[n] for n in {client.format, find_values(client.format)})
+            "stored_mb": sum(formats.nbytes[n] for n in {client.format, find_values(client.format)})
             / 1e6,
             "write_s": writes.get(client.format, float("nan")),
         }
-        for name, client in ((name, CLIENTS[name]) for name in names)
+        for name, client in ((name, FORMAT_READERS[name]) for name in names)
     }
     return pd.DataFrame.from_dict(lines, orient="index")

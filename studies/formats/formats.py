@@ -16,14 +16,14 @@ from helpers.arrays import readers, stores
 from helpers.arrays.readers import Layout
 from helpers.arrays.stores import StoredArray
 from studies.formats import columns, tiles, virtual
-from studies.formats.source import ACCESSES, Source, Values, choose, digest
+from studies.formats.source import ACCESSES, SourceArray, Values, choose, digest
 from wire.bed.locations import Location
 from wire.errors import UserError
 from wire.host import installed
 
 _GENERATION = 1  # raise it when the same arguments make other bytes
 
-Write = Callable[[Location, Source], None]
+Write = Callable[[Location, SourceArray], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +39,32 @@ class Format:
     is_shared: bool = False  # whether other studies read the same layout, and `stores` makes it
 
 
-def _write_layout(folder: Location, source: Source, *, layout: Layout, **more: Any) -> None:
+def _write_layout(folder: Location, source: SourceArray, *, layout: Layout, **more: Any) -> None:
     """Write a layout that other studies share, all values at once."""
     everything = [((slice(None),) * source.values.ndim, source.values)]
     readers.WRITERS[layout](folder, lambda: iter(everything), **source.array(), **more)
 
 
-def _write_references(folder: Location, source: Source) -> None:
+def _write_references(folder: Location, source: SourceArray) -> None:
     readers.write_references(folder, source.netcdf, variable=source.variable)
 
 
-def _write_shards(folder: Location, source: Source) -> None:
+def _write_shards(folder: Location, source: SourceArray) -> None:
     """Write a shard for each time step, or for as many as a chunk spans."""
     n_rest = zip(source.values.shape[1:], source.chunk_shape[1:], strict=True)
     shard_shape = (source.chunk_shape[0], *(-(-n // c) * c for n, c in n_rest))
     _write_layout(folder, source, layout="zarr", shard_shape=shard_shape)
 
 
-_write_zarr, _write_netcdf = (partial(_write_layout, layout=one) for one in ("zarr", "netcdf"))
+_write_zarr, _write_netcdf = (
+    partial(_write_layout, layout=layout) for layout in ("zarr", "netcdf")
+)
 _ARROW, _ZARR = ("pyarrow",), ("zarr", "numcodecs")
 _VIRTUAL = ("virtualizarr", "kerchunk", "fastparquet"), ("virtualizarr", "icechunk")
 
 # A table, a row each.
 # fmt: off
-FORMATS: Mapping[str, Format] = {one.name: one for one in (
+FORMATS: Mapping[str, Format] = {form.name: form for form in (
     Format("csv", "one table of text, a line a value", "none", columns.write_csv, _ARROW),
     Format("parquet", "one Parquet file, a row group a time step", "zstd", columns.write_parquet, _ARROW),
     Format("parquet-parts", "a Parquet file a time step", "zstd", columns.write_parts, _ARROW),
@@ -86,7 +88,7 @@ def find_values(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredFormats:
     """The formats that were made, and what each has to read as."""
 
     stored: StoredArray
@@ -98,21 +100,21 @@ class Kept:
         """Return where a format lies."""
         return self.stored.at(name) if FORMATS[name].is_shared else self.folder / name  # type: ignore[arg-type]
 
-    def seen_from(self, location: Location) -> Kept:
+    def seen_from(self, location: Location) -> StoredFormats:
         """Return the same formats, reached as a location is."""
         folder = self.folder.through(location.endpoint_url)
         return replace(self, stored=self.stored.seen_from(location), folder=folder)
 
 
-def make_formats(stored: StoredArray, names: Sequence[str]) -> Kept:
+def make_formats(stored: StoredArray, names: Sequence[str]) -> StoredFormats:
     """Make each format from the array that is stored, unless it is there, and digest its values."""
     source = make_source(stored)
-    sums = [hex(one) for one in stored.checksums.ravel()]
+    sums = [hex(checksum) for checksum in stored.checksums.ravel()]
     folder = stored.location / "formats"
     nbytes: dict[str, int] = dict(stored.stored_nbytes)
     for form in (FORMATS[name] for name in names if not FORMATS[name].is_shared):
-        what = [stored.shape, stored.chunk_shape, stored.codec, sums, installed(form.packages)]
-        made_by = [_GENERATION, form.name, *what, *identify_netcdf(stored, form.of)]
+        contents = [stored.shape, stored.chunk_shape, stored.codec, sums, installed(form.packages)]
+        made_by = [_GENERATION, form.name, *contents, *identify_netcdf(stored, form.of)]
 
         def make(place: Location, form: Format = form) -> dict[str, Any]:
             form.write(place / form.name, source)
@@ -121,18 +123,18 @@ def make_formats(stored: StoredArray, names: Sequence[str]) -> Kept:
         entry = stores.prepare(folder, made_by, make, name=form.name, under=[f"{form.name}/"])
         nbytes[form.name] = entry.nbytes
     digests = {access: digest(source.values[choose(access, stored)]) for access in ACCESSES}
-    return Kept(stored, folder, nbytes, digests)
+    return StoredFormats(stored, folder, nbytes, digests)
 
 
 def identify_netcdf(stored: StoredArray, of: str) -> list[str]:
     """Identify the file that references lead to, if they do: to another, they would lead astray."""
     if not of:
         return []
-    found = obstore.head(stored.at("netcdf").obstore(), "array.nc")
-    return [str(found["size"]), str(found["e_tag"]), str(found["last_modified"])]
+    head = obstore.head(stored.at("netcdf").obstore(), "array.nc")
+    return [str(head["size"]), str(head["e_tag"]), str(head["last_modified"])]
 
 
-def make_source(stored: StoredArray) -> Source:
+def make_source(stored: StoredArray) -> SourceArray:
     """Read the values that every format holds, without the network, verified by their checksums."""
     group = zarr.open_group(ObjectStore(stored.at("zarr").obstore(), read_only=True), mode="r")
     values: Values = np.asarray(group[stored.variable][...], np.float32)  # type: ignore[index]
@@ -145,4 +147,4 @@ def make_source(stored: StoredArray) -> Source:
                 "what this study has written; remove it",
             )
     codec = cast("readers.Codec", stored.codec)
-    return Source(values, stored.variable, stored.chunk_shape, codec, stored.at("netcdf"))
+    return SourceArray(values, stored.variable, stored.chunk_shape, codec, stored.at("netcdf"))

@@ -20,7 +20,7 @@ from helpers.parameters import (
     Seed,
     Shape,
 )
-from studies.formats.clients import CLIENTS
+from studies.formats.readers import FORMAT_READERS
 from studies.formats.source import ACCESSES
 from wire.errors import UserError
 
@@ -38,7 +38,7 @@ class Parameters(parameters.Parameters):
     codec: Codec = Field(
         "blosc-zstd", description="compression of the chunks, where the format has chunks"
     )
-    contenders: Annotated[list[Annotated[str, OneOf(CLIENTS)]], Field(min_length=1)] = Field(
+    contenders: Annotated[list[Annotated[str, OneOf(FORMAT_READERS)]], Field(min_length=1)] = Field(
         [
             "zarr-s3fs",
             "netcdf-s3fs",
@@ -68,7 +68,9 @@ class Parameters(parameters.Parameters):
     def _check_together(self) -> Self:
         check_chunk_shape(self.array_shape, self.chunk_shape)
         n_values = math.prod(self.array_shape)
-        as_text = [name for name in self.contenders if CLIENTS[name].format.startswith("csv")]
+        as_text = [
+            name for name in self.contenders if FORMAT_READERS[name].format.startswith("csv")
+        ]
         most = _MOST_OF_TEXT if as_text else _MOST_IN_MEMORY
         if n_values > most:
             why = f"with {as_text[0]}" if as_text else "which every format is made from"

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 
 from helpers.benchmark import statistics
-from studies.formats.clients import CLIENTS
+from studies.formats.readers import FORMAT_READERS
 from studies.formats.source import ACCESSES
 from wire.bed.networks import Profile
 from wire.host import n_cores
@@ -28,24 +28,24 @@ def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
     for _, row in rows.iterrows():
         n_open = json.loads(row["trace"]).get("n_open_requests", 0)
         n_requests, n_connections = max(1, int(row["n_requests"])), int(row["concurrency"])
-        known = CLIENTS.get(str(row["contender"]))  # the raw reads are none of them
+        reader = FORMAT_READERS.get(str(row["contender"]))  # the raw reads are none of them
         client = transfer.read_client(
             [{**row[["read_s", "wire_nbytes"]], "n_workers": 1, "n_requests": n_requests}],
             n_chunks=n_requests,
             n_cores=n_cores(),
             connections_per_worker=n_connections,
-            is_overlapped=known is None or known.is_overlapped,
+            is_overlapped=reader is None or reader.is_overlapped,
         )
         network = network_of(profile, streams_per_worker=n_connections)
         sizes = {"n_chunks": n_requests, "n_workers": 1, "n_cores": n_cores()}
-        found = transfer.predict(network, client, **sizes)
-        total_s = row["open_s"] + n_open * network.first_byte_median_s + found.seconds
-        lines.append((row["contender"], row["access"], total_s, found.limit))
+        predicted = transfer.predict(network, client, **sizes)
+        total_s = row["open_s"] + n_open * network.first_byte_median_s + predicted.seconds
+        lines.append((row["contender"], row["access"], total_s, predicted.limit))
     return pd.DataFrame(lines, columns=["contender", "access", "total_s", "limit"])
 
 
 def compare(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
     """Put predicted next to measured times: `relative_error` is predicted over measured, less 1."""
-    found = statistics.summarise(rows, ["contender", "access"], value="total_s")
-    table = expected.merge(found, on=["contender", "access"])
+    summary = statistics.summarise(rows, ["contender", "access"], value="total_s")
+    table = expected.merge(summary, on=["contender", "access"])
     return table.assign(relative_error=table["total_s"] / table["median"] - 1)

@@ -25,7 +25,7 @@ ACCESSES = ("whole", "step", "series")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceArray:
     """An array whose values every format holds."""
 
     values: Values

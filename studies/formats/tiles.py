@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import math
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 import obstore
 
-from helpers.arrays.readers import BLOSC_LEVEL, DIMENSIONS, put_folder
+from helpers.arrays.readers import BLOSC_LEVEL
 from helpers.arrays.stores import StoredArray
-from studies.formats.source import Box, Read, Source, Values
+from helpers.arrays.tables import tiledb_options, write_tiledb_array
+from studies.formats.source import Box, Read, SourceArray, Values
 from wire.bed.locations import Location
 from wire.errors import UserError
 
@@ -41,7 +40,7 @@ def choose_width(chunk_shape: Sequence[int], n_bands: int) -> int:
     return 16 * max(1, round(math.sqrt(math.prod(chunk_shape) / n_bands) / 16))
 
 
-def write_rasters(folder: Location, source: Source) -> None:
+def write_rasters(folder: Location, source: SourceArray) -> None:
     """Write a raster for each time step."""
     width = choose_width(source.chunk_shape, source.values.shape[1])
     for step, values in enumerate(source.values):
@@ -59,12 +58,12 @@ def encode_raster(values: Values, *, width: int, is_compressed: bool) -> bytes:
 
     n_bands, ny, nx = values.shape
     codec = "ZSTD" if is_compressed else "NONE"
-    made: dict[str, Any] = {"BLOCKSIZE": width, "OVERVIEWS": "NONE", "COMPRESS": codec}
-    made |= {"LEVEL": BLOSC_LEVEL, "PREDICTOR": "YES"} if is_compressed else {}
+    options: dict[str, Any] = {"BLOCKSIZE": width, "OVERVIEWS": "NONE", "COMPRESS": codec}
+    options |= {"LEVEL": BLOSC_LEVEL, "PREDICTOR": "YES"} if is_compressed else {}
     shape = {"count": n_bands, "height": ny, "width": nx, "dtype": "float32"}
     place = {"crs": "EPSG:4326", "transform": from_bounds(*_WHOLE_WORLD, nx, ny)}
     with MemoryFile() as file:
-        with file.open(driver="COG", **shape, **place, **made) as raster:
+        with file.open(driver="COG", **shape, **place, **options) as raster:
             raster.write(values)
         with file.open() as raster:
             tags = raster.tags(ns="IMAGE_STRUCTURE")
@@ -122,7 +121,7 @@ def open_rasters(folder: Location, stored: StoredArray, n_requests: int) -> Read
     def read(box: Box) -> Values:
         steps, bands = range(stored.shape[0])[box[0]], [*range(1, stored.shape[1] + 1)][box[1]]
         window = Window.from_slices(*box[2:])
-        out = np.empty([one.stop - one.start for one in box], np.float32)
+        out = np.empty([extent.stop - extent.start for extent in box], np.float32)
 
         def fill(step: int, values: Values) -> None:
             # settings are those of a thread
@@ -139,49 +138,33 @@ def open_rasters(folder: Location, stored: StoredArray, n_requests: int) -> Read
 _FILTERS = {"blosc-zstd": "ZstdFilter", "blosc-lz4": "LZ4Filter"}
 
 
-def write_tiles(folder: Location, source: Source) -> None:
-    """Write an array in tiles of a chunk, shuffled and compressed as Blosc's are.
-
-    It is made on this machine and then put: of TileDB's own writes to the embedded store some are
-    answered 400, by chance.
-    """
+def write_tiles(folder: Location, source: SourceArray) -> None:
+    """Write an array in tiles of a chunk, shuffled and compressed as Blosc's are."""
     import tiledb  # an extra that not everyone has
 
-    extents = zip(DIMENSIONS, source.values.shape, source.chunk_shape, strict=True)
-    domain = [tiledb.Dim(name, domain=(0, n - 1), tile=c, dtype=np.int32) for name, n, c in extents]
     codec = _FILTERS.get(source.codec)
     filters = (
         [tiledb.ByteShuffleFilter(), getattr(tiledb, codec)(level=BLOSC_LEVEL)] if codec else []
     )
-    attribute = tiledb.Attr(source.variable, np.float32, filters=tiledb.FilterList(filters))
-    with tempfile.TemporaryDirectory() as made:
-        place = str(Path(made) / "array")
-        tiledb.Array.create(place, tiledb.ArraySchema(tiledb.Domain(*domain), [attribute]))
-        with tiledb.open(place, "w") as array:
-            array[:] = {source.variable: source.values}
-        kept = [repr(one) for one in tiledb.ArraySchema.load(place).attr(0).filters]
-        if kept != [repr(one) for one in filters]:  # as published benchmarks had it
-            raise UserError("format", f"tiledb is stored with {kept}", f"{filters}, as asked")
-        put_folder(Path(made), folder)
+    applied = write_tiledb_array(
+        folder,
+        source.values,
+        attribute=source.variable,
+        chunk_shape=source.chunk_shape,
+        filters=filters,
+    )
+    if applied != [repr(filter_) for filter_ in filters]:  # as published benchmarks had it
+        raise UserError("format", f"tiledb is stored with {applied}", f"{filters}, as asked")
 
 
 def open_tiles(folder: Location, stored: StoredArray, n_requests: int) -> Read:
     """Read by TileDB's own client, with as many operations in parallel as it is told."""
     import tiledb
 
-    settings: dict[str, Any] = {
-        "vfs.s3.region": folder.region,
-        "vfs.s3.aws_access_key_id": folder.access_key,
-        "vfs.s3.aws_secret_access_key": folder.secret_key,
-        "vfs.s3.aws_session_token": folder.session_token,
-        "vfs.s3.no_sign_request": "false" if folder.access_key else "true",
-        "vfs.s3.max_parallel_ops": n_requests,
-        "sm.io_concurrency_level": n_requests,
+    settings = tiledb_options(folder) | {
+        "vfs.s3.max_parallel_ops": str(n_requests),
+        "sm.io_concurrency_level": str(n_requests),
     }
-    if folder.endpoint_url:
-        endpoint = urlsplit(folder.endpoint_url)
-        settings |= {"vfs.s3.endpoint_override": endpoint.netloc}
-        settings |= {"vfs.s3.scheme": endpoint.scheme, "vfs.s3.use_virtual_addressing": "false"}
-    context = tiledb.Ctx({name: str(value) for name, value in settings.items() if value})
+    context = tiledb.Ctx(settings)
     array = tiledb.open(f"{folder.url}/array", ctx=context)
     return lambda box: np.asarray(array[box][stored.variable], np.float32)

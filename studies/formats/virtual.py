@@ -17,19 +17,19 @@ from helpers.arrays.readers import (
     put_folder,
 )
 from helpers.arrays.stores import StoredArray
-from studies.formats.source import Read, Source
+from studies.formats.source import Read, SourceArray
 from wire.bed.locations import Location
 
 _NAME = "references.parq"
 _NO_SPECIFICATION = "Numcodecs codecs are not in the Zarr version 3"
 
 
-def write_references(folder: Location, source: Source) -> None:
+def write_references(folder: Location, source: SourceArray) -> None:
     """Write kerchunk references as a folder of Parquet."""
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as temporary:
         virtual = open_virtual(source.netcdf, source.variable)
-        virtual.vz.to_kerchunk(str(Path(made) / _NAME), format="parquet")
-        put_folder(Path(made), folder)
+        virtual.vz.to_kerchunk(str(Path(temporary) / _NAME), format="parquet")
+        put_folder(Path(temporary), folder)
 
 
 def open_references(folder: Location, stored: StoredArray, n_requests: int) -> Read:
@@ -39,7 +39,7 @@ def open_references(folder: Location, stored: StoredArray, n_requests: int) -> R
         return _read(parse(f"{folder.url}/{_NAME}", make_registry(folder)), stored.variable)
 
 
-def write_icechunk(folder: Location, source: Source, *, is_virtual: bool = False) -> None:
+def write_icechunk(folder: Location, source: SourceArray, *, is_virtual: bool = False) -> None:
     """Commit the chunks to an Icechunk repository, or, if it holds no value itself, their places."""
     repository = _repository("create", folder, is_virtual)
     session = repository.writable_session("main")
@@ -60,14 +60,20 @@ def open_icechunk(
         return _read(session.store, stored.variable)
 
 
-def _repository(how: str, folder: Location, is_virtual: bool) -> Any:
+def _repository(action: str, folder: Location, is_virtual: bool) -> Any:
     import icechunk  # an extra that not everyone has
 
     more = folder.icechunk_virtual_chunks() if is_virtual else {}
-    return getattr(icechunk.Repository, how)(folder.icechunk_storage(), **more)
+    return getattr(icechunk.Repository, action)(folder.icechunk_storage(), **more)
 
 
 def _read(store: Any, variable: str) -> Read:
-    how: dict[str, Any] = {"consolidated": False, "zarr_format": 3, "chunks": None}
-    dataset = xr.open_zarr(store, mask_and_scale=False, decode_times=False, **how)
+    dataset = xr.open_zarr(
+        store,
+        mask_and_scale=False,
+        decode_times=False,
+        consolidated=False,
+        zarr_format=3,
+        chunks=None,
+    )
     return lambda box: dataset[variable][box].to_numpy()

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from helpers.arrays import readers, stores
+from helpers.arrays import readers, reads, stores
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps
-from studies.formats import formats
-from studies.formats.clients import CLIENTS, Client, list_formats
-from studies.formats.formats import FORMATS, Kept, find_values
-from studies.formats.source import Box, Read, Source, Values, choose, digest
+from helpers.registry import leave_out
+from studies.formats.formats import FORMATS, StoredFormats, find_values, make_source
+from studies.formats.formats import make_formats as make_formats_of
+from studies.formats.readers import FORMAT_READERS, FormatReader, list_formats
+from studies.formats.source import Box, Read, SourceArray, Values, choose, digest
 from wire.bed.locations import Location
 from wire.bed.testbed import Testbed
 from wire.errors import UserError
 
+CONTROL = "control"
 CACHE_STATE = "nothing cached, new clients, warm server"
 DATASET = "enlarged-ocean-temperature"
 
@@ -27,53 +30,54 @@ DATASET = "enlarged-ocean-temperature"
 class FormatRead(Steps):
     """An array read in one process, into memory."""
 
-    client: Client
-    kept: Kept
+    reader: FormatReader
+    formats: StoredFormats
     testbed: Testbed  # the network that it is read over
-    n_requests: int  # that a client may have in flight, where the case says how many
+    n_requests: int  # concurrent ones that a reader may have, where the case says how many
     access: str
 
     @property
     def box(self) -> Box:
         """Bounds of what is read."""
-        return choose(self.access, self.kept.stored)
+        return choose(self.access, self.formats.stored)
 
     @property
-    def n_in_flight(self) -> int:
-        """Requests in flight that the client may have; zarr's own default where it has one."""
-        return self.client.n_in_flight(self.n_requests)
+    def concurrency(self) -> int:
+        """Concurrent requests that the reader may have; zarr's own default where it has one."""
+        return self.reader.count_requests(self.n_requests)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents of what is read."""
-        return tuple(one.stop - one.start for one in self.box)
+        return tuple(extent.stop - extent.start for extent in self.box)
 
     def settings(self) -> dict[str, Any]:
         """Declare what a comparison has to hold equal."""
         return {
-            "codec": FORMATS[self.client.format].codec or self.kept.stored.codec,
-            "layout": self.client.format,
-            "concurrency": self.n_in_flight,
+            "codec": FORMATS[self.reader.format].codec or self.formats.stored.codec,
+            "layout": self.reader.format,
+            "concurrency": self.concurrency,
             "cache_state": CACHE_STATE,
         }
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes of the values that are wanted, and their share of those stored."""
-        stored = self.kept.stored
+        stored = self.formats.stored
         share = math.prod(self.shape) / math.prod(stored.shape)
-        stored_nbytes = self.kept.nbytes[find_values(self.client.format)]
+        stored_nbytes = self.formats.nbytes[find_values(self.reader.format)]
         return int(share * stored.nbytes), max(1, int(share * stored_nbytes))
 
     def prepare(self) -> None:
         """Forget clients, settings and the trace."""
-        readers.forget_clients({"async.concurrency": self.n_in_flight})
+        zarr_config = {"async.concurrency": self.concurrency, **self.reader.zarr_config}
+        readers.forget_clients(zarr_config)
         self.testbed.take_trace()
         self.testbed.set_tag("open")
 
     def open(self) -> Read:
         """Open the format: metadata, where it has any."""
-        far = self.kept.seen_from(self.testbed.far)
-        read = self.client.open(far.at(self.client.format), far.stored, self.n_in_flight)
+        reached = self.formats.seen_from(self.testbed.far)
+        read = self.reader.open(reached.at(self.reader.format), reached.stored, self.concurrency)
         self.testbed.set_tag("read")
         return read
 
@@ -83,13 +87,13 @@ class FormatRead(Steps):
 
     def check(self, values: Values) -> str:
         """Compare what was read with what was written, value by value."""
-        if values.shape != self.shape or digest(values) != self.kept.digests[self.access]:
-            raise CheckError(f"{self.client.name} reads other values than were written")
+        if values.shape != self.shape or digest(values) != self.formats.digests[self.access]:
+            raise CheckError(f"{self.reader.name} reads other values than were written")
         return f"xxh3 of {values.size} values"
 
     def collect(self) -> dict[str, float]:
         """Count what passed over the wire."""
-        return count_requests(self.testbed.take_trace(), self.n_in_flight)
+        return count_requests(self.testbed.take_trace(), self.concurrency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +101,13 @@ class FormatWrite(Steps):
     """A format written from values in memory, without the network."""
 
     name: str  # of the format
-    source: Source
-    kept: Kept
+    source: SourceArray
+    formats: StoredFormats
 
     @property
     def folder(self) -> Location:
         """Where it is written, next to what is read."""
-        return self.kept.folder / "again" / self.name
+        return self.formats.folder / "again" / self.name
 
     def settings(self) -> dict[str, Any]:
         """Declare what a comparison has to hold equal."""
@@ -112,7 +116,7 @@ class FormatWrite(Steps):
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes of the values, and of what is stored."""
-        return self.source.values.nbytes, max(1, self.kept.nbytes[self.name])
+        return self.source.values.nbytes, max(1, self.formats.nbytes[self.name])
 
     def prepare(self) -> None:
         """Remove what was written before; imports are no part of a write."""
@@ -126,16 +130,22 @@ class FormatWrite(Steps):
 
     def check(self, _nothing: object) -> str:
         """Read back what was written, compare it, and remove it."""
-        client = next(each for each in CLIENTS.values() if each.format == self.name)
+        reader = next(
+            candidate for candidate in FORMAT_READERS.values() if candidate.format == self.name
+        )
         readers.forget_clients({})
-        values = client.open(self.folder, self.kept.stored, 1)(choose("whole", self.kept.stored))
-        if digest(values) != self.kept.digests["whole"]:
+        values = reader.open(self.folder, self.formats.stored, 1)(
+            choose("whole", self.formats.stored)
+        )
+        if digest(values) != self.formats.digests["whole"]:
             raise CheckError(f"{self.name} holds other values than were written")
         self.folder.clear()
         return f"xxh3 of {values.size} values"
 
 
-def make_formats(names: Sequence[str], location: Location, settings: Mapping[str, Any]) -> Kept:
+def make_formats(
+    names: Sequence[str], location: Location, settings: Mapping[str, Any]
+) -> StoredFormats:
     """Make the formats that contenders read, at a location, unless they are there.
 
     `settings` are the parameters of the case. Zarr is always made: the others are made from it.
@@ -148,24 +158,89 @@ def make_formats(names: Sequence[str], location: Location, settings: Mapping[str
         shape=tuple(settings["array_shape"]),
         chunk_shape=tuple(settings["chunk_shape"]),
         codec=settings["codec"],
-        layouts=sorted(one for one in layouts if FORMATS[one].is_shared),  # type: ignore[misc]  # these are layouts
+        layouts=sorted(layout for layout in layouts if FORMATS[layout].is_shared),  # type: ignore[misc]  # these are layouts
         seed=settings["seed"],
     )
-    return formats.make_formats(stored, needed)
+    return make_formats_of(stored, needed)
 
 
-def contend_writes(names: Sequence[str], kept: Kept) -> list[Contender]:
+def make_contenders(
+    names: Sequence[str],
+    accesses: Sequence[str],
+    formats: StoredFormats,
+    testbed: Testbed,
+    *,
+    n_requests: int,
+    read: Callable[[Read, Box], Values],
+) -> list[Contender]:
+    """Make a contender of each access by each reader; `read` is what is timed after the opening."""
+    planned = []
+    for access in accesses:
+        for name in names:
+            steps = FormatRead(FORMAT_READERS[name], formats, testbed, n_requests, access)
+            timed = partial(_read_box, read, steps.box)
+            planned.append(
+                Contender(name, steps, point={"access": access}, group=access, read=timed)
+            )
+    return planned
+
+
+def _read_box(read: Callable[[Read, Box], Values], box: Box, opened: Read) -> Values:
+    """Read bounds of what is open."""
+    return read(opened, box)
+
+
+def make_controls(planned: Sequence[Contender]) -> list[Contender]:
+    """Make a second copy of one contender for each access."""
+    first = choose_control([contender.name for contender in planned])
+    chosen = [contender for contender in planned if contender.name == first]
+    return [replace(contender, name=CONTROL, control_of=first) for contender in chosen]
+
+
+def make_ceiling(
+    planned: Sequence[Contender], formats: StoredFormats, testbed: Testbed
+) -> Contender:
+    """Make the raw reads of the Zarr array, with as many concurrent requests as any contender."""
+    most = max(
+        contender.steps.concurrency
+        for contender in planned
+        if isinstance(contender.steps, FormatRead)
+    )
+    raw = reads.RawRead.of_array(formats.stored, testbed, n_connections=most)
+    return Contender(
+        "raw",
+        raw,
+        point={"access": "whole"},
+        group="whole",
+        read=raw.read,
+        settings={"concurrency": most},
+        is_ceiling=True,
+    )
+
+
+def make_write_contenders(names: Sequence[str], formats: StoredFormats) -> list[Contender]:
     """Make a contender of the write of each format that contenders read."""
-    source = formats.make_source(kept.stored)
-    writes = [FormatWrite(one, source, kept) for one in list_formats(names)]
-    at: dict[str, Any] = {"point": {"access": "write"}, "group": "write"}
-    return [Contender(one.name, one, **at) for one in writes]
+    source = make_source(formats.stored)
+    return [
+        Contender(
+            name,
+            FormatWrite(name, source, formats),
+            point={"access": "write"},
+            group="write",
+        )
+        for name in list_formats(names)
+    ]
 
 
 def list_missing(names: Sequence[str]) -> dict[str, str]:
-    """Name the contenders that cannot run here, and what to install for each."""
-    missing = {name: CLIENTS[name].missing() for name in names}
-    return {name: f"pip install {' '.join(found)}" for name, found in missing.items() if found}
+    """Name the contenders that cannot run here, and what to install for each.
+
+    Where a page is rendered from its record, one that is not installed is refused.
+    """
+    missing = {name: FORMAT_READERS[name].missing() for name in names}
+    return leave_out(
+        {name: f"pip install {' '.join(lacking)}" for name, lacking in missing.items() if lacking}
+    )
 
 
 def choose_control(names: Sequence[str]) -> str:

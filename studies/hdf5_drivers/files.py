@@ -234,16 +234,16 @@ def arrange(source: Path, target: Path, layout: str) -> None:
     with h5py.File(source) as old, h5py.File(target, "w", **FILE_LAYOUTS[layout]) as new:
         new.attrs.update(old.attrs)
 
-        def copy(name: str, found: h5py.Group | h5py.Dataset) -> None:
-            is_short = not isinstance(found, h5py.Dataset) or found.size <= _SMALL
-            if isinstance(found, h5py.Group):
-                new.create_group(name).attrs.update(found.attrs)
-            elif is_short or not found.chunks or not layout.startswith("rechunked"):
-                old.copy(found, new, name)  # chunks as they are stored
+        def copy(name: str, node: h5py.Group | h5py.Dataset) -> None:
+            is_short = not isinstance(node, h5py.Dataset) or node.size <= _SMALL
+            if isinstance(node, h5py.Group):
+                new.create_group(name).attrs.update(node.attrs)
+            elif is_short or not node.chunks or not layout.startswith("rechunked"):
+                old.copy(node, new, name)  # chunks as they are stored
             else:
-                chunks = (min(RECHUNKED, found.shape[0]), *found.shape[1:])
-                new.create_dataset_like(name, found, chunks=chunks)[...] = found[...]
-                new[name].attrs.update(found.attrs)
+                chunks = (min(RECHUNKED, node.shape[0]), *node.shape[1:])
+                new.create_dataset_like(name, node, chunks=chunks)[...] = node[...]
+                new[name].attrs.update(node.attrs)
 
         old.visititems(copy)
 
@@ -347,19 +347,19 @@ def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[s
     facts: dict[str, Mapping[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         start = functools.cache(lambda: Maker(granule, target, Path(folder)))
-        for name in (one for one in FILE_LAYOUTS if one in {"original", *layouts}):
+        for name in (layout for layout in FILE_LAYOUTS if layout in {"original", *layouts}):
 
             def write(_place: Location, name: str = name) -> dict[str, Any]:
                 return start().make(name)
 
-            under = [f"{name}.h5", f"{name}.json"]
+            keys = [f"{name}.h5", f"{name}.json"]
             facts[name] = stores.prepare(
-                target, made_by, write, name=f"{name}.entry", under=under
+                target, made_by, write, name=f"{name}.entry", under=keys
             ).facts
     answers = facts["original"]["answers"]
     return StoredFile(
         target,
         {name: Answer(**answer) for name, answer in answers.items()},
-        {name: FileProperties(**each["properties"]) for name, each in facts.items()},
-        {name: each["references_nbytes"] for name, each in facts.items()},
+        {name: FileProperties(**fact["properties"]) for name, fact in facts.items()},
+        {name: fact["references_nbytes"] for name, fact in facts.items()},
     )

@@ -40,7 +40,7 @@ def key_of(read: str) -> str:
 
 def list_layouts(reads: Iterable[str]) -> list[str]:
     """Name the layouts of each "driver on layout" once, the file as it was written first."""
-    return list(dict.fromkeys(["original", *(one.partition(" on ")[2] for one in reads)]))
+    return list(dict.fromkeys(["original", *(read.partition(" on ")[2] for read in reads)]))
 
 
 def describe_drivers(reads: Sequence[str]) -> pd.DataFrame:
@@ -50,7 +50,7 @@ def describe_drivers(reads: Sequence[str]) -> pd.DataFrame:
         name: {
             "reads": DRIVERS[name].description,
             "settings": " ".join(f"{k}={v}" for k, v in DRIVERS[name].settings.items()) or "none",
-            "in flight, at most": DRIVERS[name].in_flight,
+            "in flight, at most": DRIVERS[name].concurrency,
         }
         for name in names
     }
@@ -79,7 +79,9 @@ def select_reads(rows: pd.DataFrame, task: str = VARIABLES) -> pd.DataFrame:
     """
     part = rows[(rows["phase"] == "measured") & (rows["task"] == task)]
     is_copy = part["control_of"] != ""
-    names, copied = (part[one] + " on " + part["layout"] for one in ("contender", "control_of"))
+    names, copied = (
+        part[column] + " on " + part["layout"] for column in ("contender", "control_of")
+    )
     return part.assign(
         contender=part["contender"].where(is_copy, names),
         control_of=copied.where(is_copy, ""),
@@ -96,22 +98,24 @@ def compare_all(rows: pd.DataFrame) -> dict[str, Finding]:
     The number is how many times as fast it is, the verdict is of it.
     """
     reads = select_reads(rows)
-    others = dict.fromkeys(reads.loc[reads["control_of"] == "", "contender"].sort_values())
-    others.pop(DEFAULT)
-    found = {}
-    for one in others:
-        of_default = statistics.compare(reads, DEFAULT, one, control="control", value="total_s")
+    other_reads = dict.fromkeys(reads.loc[reads["control_of"] == "", "contender"].sort_values())
+    other_reads.pop(DEFAULT)
+    compared = {}
+    for read in other_reads:
+        of_default = statistics.compare(reads, DEFAULT, read, control="control", value="total_s")
         verdict = _OF_THE_OTHER.get(of_default.verdict, of_default.verdict)
-        found[one] = replace(as_finding(of_default), verdict=verdict)
-    return found
+        compared[read] = replace(as_finding(of_default), verdict=verdict)
+    return compared
 
 
 def compare_one(rows: pd.DataFrame) -> dict[str, statistics.Interval]:
     """Compare the default with each other read of one variable alone."""
     reads = select_reads(rows, ONE_VARIABLE)
-    others = dict.fromkeys(reads["contender"].sort_values())
-    others.pop(DEFAULT, None)
-    return {one: statistics.paired_ratio(reads, DEFAULT, one, value="total_s") for one in others}
+    other_reads = dict.fromkeys(reads["contender"].sort_values())
+    other_reads.pop(DEFAULT, None)
+    return {
+        read: statistics.paired_ratio(reads, DEFAULT, read, value="total_s") for read in other_reads
+    }
 
 
 def tabulate_traces(rows: pd.DataFrame, stored: StoredFile) -> pd.DataFrame:
@@ -121,66 +125,71 @@ def tabulate_traces(rows: pd.DataFrame, stored: StoredFile) -> pd.DataFrame:
     """
     part = measured(rows)
     trace = trace_of(part)
-    asked = [
+    requested = [
         stored.needed_nbytes(layout, task)
         for layout, task in zip(part["layout"], part["task"], strict=True)
     ]
     columns = {
         "seconds": part["total_s"],
         "MB of values": part["array_nbytes"] / 1e6,
-        "MB asked for": pd.Series(asked, part.index) / 1e6,
+        "MB asked for": pd.Series(requested, part.index) / 1e6,
         "MB moved": trace["all_nbytes"] / 1e6,
         "requests": trace["all_requests"],
         "one after the other": trace["dependency_depth"],
         "in flight, most": trace["all_max_in_flight"],
     }
     keys = [part["task"], part["contender"], part["layout"]]
-    found = pd.DataFrame(columns).groupby(keys, sort=False).median()
-    return found.sort_index(level="task", ascending=False, sort_remaining=False)
+    medians = pd.DataFrame(columns).groupby(keys, sort=False).median()
+    return medians.sort_index(level="task", ascending=False, sort_remaining=False)
 
 
 def tabulate_gains(
-    gains: Mapping[str, Finding], ones: Mapping[str, statistics.Interval]
+    gains: Mapping[str, Finding], gains_of_one: Mapping[str, statistics.Interval]
 ) -> pd.DataFrame:
     """Tabulate over the default: of three variables, with verdicts, then of one."""
-    lines = {(VARIABLES, *name.split(" on ")): one for name, one in gains.items()}
-    lines |= {(ONE_VARIABLE, *name.split(" on ")): as_finding(one) for name, one in ones.items()}
+    lines = {(VARIABLES, *name.split(" on ")): finding for name, finding in gains.items()}
+    lines |= {
+        (ONE_VARIABLE, *name.split(" on ")): as_finding(interval)
+        for name, interval in gains_of_one.items()
+    }
     names = ["task", "driver", "layout"]
-    cells = [(one.value, one.low, one.high, one.verdict) for one in lines.values()]
+    cells = [
+        (finding.value, finding.low, finding.high, finding.verdict) for finding in lines.values()
+    ]
     columns = ["times as fast as the default", "low", "high", "verdict"]
     return pd.DataFrame(cells, pd.MultiIndex.from_tuples(lines, names=names), columns)
 
 
 def find_traced(traced: pd.DataFrame) -> dict[str, Finding]:
     """Find seconds, bytes and requests of each read in a table of traces, and what was asked for."""
-    found = {}
+    findings = {}
     keys = {DEFAULT: "default", **KEYS}
     for place, line in traced.iterrows():
         task, driver, layout = cast(tuple[str, str, str], place)
         prefix = "one-" if task == ONE_VARIABLE else ""
         read = f"{driver} on {layout}"
         key = prefix + keys.get(read, key_of(read))
-        found[f"{key}-s"] = Finding(line["seconds"], unit="s")
-        found[f"{key}-mb"] = Finding(line["MB moved"], unit="MB")
-        found[f"{key}-requests"] = Finding(line["requests"])
+        findings[f"{key}-s"] = Finding(line["seconds"], unit="s")
+        findings[f"{key}-mb"] = Finding(line["MB moved"], unit="MB")
+        findings[f"{key}-requests"] = Finding(line["requests"])
         if read == DEFAULT:
-            found[f"{prefix}asked-mb"] = Finding(line["MB asked for"], unit="MB")
-    return found
+            findings[f"{prefix}asked-mb"] = Finding(line["MB asked for"], unit="MB")
+    return findings
 
 
 def find_larger(larger: pd.DataFrame) -> dict[str, Finding]:
     """Find what is predicted of larger files: the default, and gains over it."""
-    found = {}
+    findings = {}
     for n, part in larger.groupby("times"):
         by_read = part.set_index(part["driver"] + " on " + part["layout"])
         default: Any = by_read.loc[DEFAULT]
-        found[f"larger-{n}-gb"] = Finding(default["file_gb"], unit="GB")
-        found[f"larger-{n}-default-s"] = Finding(default["predicted_s"], unit="s")
-        found[f"larger-{n}-default-gb"] = Finding(default["predicted_mb"] / 1e3, unit="GB")
+        findings[f"larger-{n}-gb"] = Finding(default["file_gb"], unit="GB")
+        findings[f"larger-{n}-default-s"] = Finding(default["predicted_s"], unit="s")
+        findings[f"larger-{n}-default-gb"] = Finding(default["predicted_mb"] / 1e3, unit="GB")
         for read, seconds in by_read["predicted_s"].drop(DEFAULT).items():
             gain = default["predicted_s"] / float(seconds)
-            found[f"larger-{n}-gain-{key_of(str(read))}"] = Finding(gain)
-    return found
+            findings[f"larger-{n}-gain-{key_of(str(read))}"] = Finding(gain)
+    return findings
 
 
 REFERENCES = "references on original"
@@ -197,16 +206,16 @@ def find_processors(rows: pd.DataFrame) -> dict[str, Finding]:
     n_cores = pd.Series([json.loads(text)["n_cores"] for text in part["machine"]], part.index)
     busy_percent = 100 * statistics.busy_share(part) / n_cores
     shares = busy_percent.groupby(part["read"]).median().dropna()
-    found = {}
+    findings = {}
     if len(shares):
         busiest = str(shares.idxmax())
-        found["busiest"] = Finding(shares[busiest], unit="%", verdict=busiest)
+        findings["busiest"] = Finding(shares[busiest], unit="%", verdict=busiest)
     client_s = part.loc[part["read"] == REFERENCES, "client_s"].dropna()
     if len(client_s):
         least_s = (client_s / n_cores[client_s.index]).median()
-        found["references-cpu-s"] = Finding(client_s.median(), unit="s")
-        found["references-cpu-least-s"] = Finding(least_s, unit="s")
-    return found
+        findings["references-cpu-s"] = Finding(client_s.median(), unit="s")
+        findings["references-cpu-least-s"] = Finding(least_s, unit="s")
+    return findings
 
 
 _NO_SLOWER = {  # what a sentence of each may quote

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from helpers import parameters
-from helpers.parameters import RECORD, SLOWED, Dilation, OneOf, RecordName, Seed
+from helpers.parameters import RECORD, SLOWED, Dilation, OneOf, OwnNotebook, RecordName, Seed
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.files import FILE_LAYOUTS
 from studies.hdf5_drivers.findings import DEFAULT
@@ -23,6 +23,21 @@ class Parameters(parameters.Parameters):
     """A granule, and which drivers read it in which layouts."""
 
     study = "hdf5-drivers"
+    own_notebooks: ClassVar = {
+        "two-drivers": OwnNotebook(
+            {
+                "reads": [
+                    "fsspec-none on original",
+                    "fsspec-none on rechunked-8mib",
+                    "ros3-none on original",
+                    "fsspec-readahead on original",
+                    "earthaccess on original",
+                    "fsspec-tuned on paged-8mib",
+                ]
+            },
+            frozenset({"one_variable", "n_times", "processors"}),
+        )
+    }
 
     n_photons: Annotated[int, Field(ge=6000, le=10**10)] = Field(
         60_000, description="photons in six beams; ten million make some 220 MB"
@@ -53,6 +68,6 @@ class Parameters(parameters.Parameters):
     @model_validator(mode="after")
     def _check_default(self) -> Self:
         for name in ("reads", "one_variable"):
-            if (given := getattr(self, name)) and DEFAULT not in given:
-                raise UserError(name, ", ".join(given), f"also {DEFAULT}")
+            if (names := getattr(self, name)) and DEFAULT not in names:
+                raise UserError(name, ", ".join(names), f"also {DEFAULT}")
         return self

@@ -14,7 +14,7 @@ from studies.hdf5_drivers.findings import measured
 from wire.bed.networks import Profile
 from wire.hdf5.files import open_source
 from wire.hdf5.inspection import FileLayout, record_reads
-from wire.hdf5.prediction import choose_earthaccess, list_ways, predict
+from wire.hdf5.prediction import choose_earthaccess, list_read_methods, predict_read
 from wire.models.transfer import network_of
 
 
@@ -24,8 +24,8 @@ def record_library(stored: StoredFile, layout: str) -> FileLayout:
     What decoding takes is estimated from their filters, as for any file.
     """
     with open_source(stored.at(layout)) as file:
-        found = record_reads(file, layout, THREE_VARIABLES, groups=())
-    return replace(found, references_nbytes=stored.references_nbytes[layout])
+        file_layout = record_reads(file, layout, THREE_VARIABLES, groups=())
+    return replace(file_layout, references_nbytes=stored.references_nbytes[layout])
 
 
 def enlarge(recorded: FileLayout, n: int) -> FileLayout:
@@ -37,10 +37,10 @@ def enlarge(recorded: FileLayout, n: int) -> FileLayout:
     lengthened = []
     for reads in recorded.read:
         first = next(place for place, read in enumerate(reads) if not read.is_metadata)
-        again = (
+        repeated = (
             read._replace(offset=read.offset + shift) for shift in shifts for read in reads[first:]
         )
-        lengthened.append((*reads[:first], *again))
+        lengthened.append((*reads[:first], *repeated))
     return replace(
         recorded,
         read=tuple(lengthened),
@@ -60,22 +60,29 @@ def predict_all(
     """Predict each "driver on layout": a row each; `dilation` is that of the network."""
     lines = []
     for name in reads:
-        driver, _, at = name.partition(" on ")
+        driver, _, layout = name.partition(" on ")
         way = DRIVERS[driver].way
         if driver == "earthaccess":  # by the length of the file
-            way = choose_earthaccess(recorded[at].file_nbytes)
-        found = predict(way, recorded[at], network_of(profile), dilation=dilation)
-        gb, mb = recorded[at].file_nbytes / 1e9, found.nbytes / 1e6
-        lines.append((driver, at, gb, found.seconds, found.n_requests, mb))
+            way = choose_earthaccess(recorded[layout].file_nbytes)
+        prediction = predict_read(way, recorded[layout], network_of(profile), dilation=dilation)
+        gb, mb = recorded[layout].file_nbytes / 1e9, prediction.nbytes / 1e6
+        lines.append((driver, layout, gb, prediction.seconds, prediction.n_requests, mb))
     columns = ["driver", "layout", "file_gb", "predicted_s", "requests_predicted", "predicted_mb"]
     return pd.DataFrame(lines, columns=columns)
 
 
 def predict_others(recorded: FileLayout, profile: Profile) -> pd.DataFrame:
     """Predict a way that is not measured: references with more requests in flight."""
-    ways = [one for one in list_ways(recorded) if one.name == "references, 64 in flight"]
-    found = [predict(one, recorded, network_of(profile)) for one in ways]
-    lines = [(one.way.name, one.seconds, one.n_requests, one.nbytes / 1e6) for one in found]
+    ways = [
+        candidate
+        for candidate in list_read_methods(recorded)
+        if candidate.name == "references, 64 in flight"
+    ]
+    predicted = [predict_read(reading, recorded, network_of(profile)) for reading in ways]
+    lines = [
+        (prediction.way.name, prediction.seconds, prediction.n_requests, prediction.nbytes / 1e6)
+        for prediction in predicted
+    ]
     columns = ["way", "predicted_s", "requests_predicted", "predicted_mb"]
     return pd.DataFrame(lines, columns=columns).set_index("way")
 
@@ -87,14 +94,14 @@ def predict_larger(
     n_times: Iterable[int],
 ) -> pd.DataFrame:
     """Predict files so many times as long, of which as large a share is asked for."""
-    found = []
+    tables = []
     for n in n_times:
-        longer = {at: enlarge(one, n) for at, one in recorded.items()}
+        longer = {layout: enlarge(file_layout, n) for layout, file_layout in recorded.items()}
         predicted = predict_all(reads, longer, profile)
         # a repack is a little shorter: all are told apart by the file as it was written
         gb = longer["original"].file_nbytes / 1e9
-        found.append(predicted.assign(times=n, file_gb=gb))
-    return pd.concat(found, ignore_index=True)
+        tables.append(predicted.assign(times=n, file_gb=gb))
+    return pd.concat(tables, ignore_index=True)
 
 
 def compare_predicted(rows: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:

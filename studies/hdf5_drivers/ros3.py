@@ -51,16 +51,18 @@ class Ros3:
 
     def __init__(self, python: str) -> None:
         with tempfile.TemporaryFile() as file:  # elsewhere than on Linux; it has no name
-            made = os.memfd_create("ros3") if sys.platform == "linux" else os.dup(file.fileno())
-        os.truncate(made, _MOST_NBYTES)
-        self._memory = mmap.mmap(made, _MOST_NBYTES)
-        argv = [python, os.fspath(Path(__file__).with_name("ros3_process.py")), str(made)]
+            descriptor = (
+                os.memfd_create("ros3") if sys.platform == "linux" else os.dup(file.fileno())
+            )
+        os.truncate(descriptor, _MOST_NBYTES)
+        self._memory = mmap.mmap(descriptor, _MOST_NBYTES)
+        argv = [python, os.fspath(Path(__file__).with_name("ros3_process.py")), str(descriptor)]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         try:
             self._process = subprocess.Popen(
-                argv, pass_fds=[made], stderr=subprocess.DEVNULL, **pipes
+                argv, pass_fds=[descriptor], stderr=subprocess.DEVNULL, **pipes
             )
-            os.close(made)
+            os.close(descriptor)
             atexit.register(self._process.kill)
             self.versions: dict[str, str] = self._ask()
         except (OSError, UserError) as error:
@@ -72,10 +74,12 @@ class Ros3:
         if job:
             self._process.stdin.write(json.dumps(job) + "\n")
             self._process.stdin.flush()
-        said = json.loads(self._process.stdout.readline() or '{"failed": "its process has ended"}')
-        if "failed" in said:
-            raise UserError("ROS3", said["failed"])
-        return dict(said)
+        answer = json.loads(
+            self._process.stdout.readline() or '{"failed": "its process has ended"}'
+        )
+        if "failed" in answer:
+            raise UserError("ROS3", answer["failed"])
+        return dict(answer)
 
     def open(self, location: Location, settings: Mapping[str, Any]) -> None:
         """Open a file with these settings, and HDF5's own for all others."""
@@ -88,9 +92,9 @@ class Ros3:
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """Read a variable whole."""
-        said = self._ask(name=name)
-        values = np.frombuffer(self._memory, said["dtype"], said["size"], said["at"])
-        return values.reshape(said["shape"])
+        answer = self._ask(name=name)
+        values = np.frombuffer(self._memory, answer["dtype"], answer["size"], answer["at"])
+        return values.reshape(answer["shape"])
 
     def close(self) -> None:
         """Close the file; the process stays."""

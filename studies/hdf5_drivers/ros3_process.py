@@ -43,29 +43,34 @@ def main() -> None:
     """Answer until the other side hangs up; on Linux it ends with that in the middle of a read too."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    memory, at, file = mmap.mmap(int(sys.argv[1]), 0), 0, None
-    said: dict[str, Any] = {"h5py": h5py.__version__, "HDF5": h5py.version.hdf5_version}
+    memory, offset, file = mmap.mmap(int(sys.argv[1]), 0), 0, None
+    answer: dict[str, Any] = {"h5py": h5py.__version__, "HDF5": h5py.version.hdf5_version}
     if not h5py.h5.get_config().ros3:
-        said["failed"] = f"h5py {h5py.__version__} is built without it"
-    print(json.dumps(said), flush=True)
+        answer["failed"] = f"h5py {h5py.__version__} is built without it"
+    print(json.dumps(answer), flush=True)
     for line in sys.stdin:
         job = json.loads(line)
         try:
             if "name" in job and file is not None:
                 data = file[job["name"]]
-                values = np.frombuffer(memory, data.dtype, data.size, at).reshape(data.shape)
+                values = np.frombuffer(memory, data.dtype, data.size, offset).reshape(data.shape)
                 data.read_direct(values)
-                said = {"dtype": data.dtype.str, "size": data.size, "shape": data.shape, "at": at}
-                at += -(-values.nbytes // 64) * 64
+                answer = {
+                    "dtype": data.dtype.str,
+                    "size": data.size,
+                    "shape": data.shape,
+                    "at": offset,
+                }
+                offset += -(-values.nbytes // 64) * 64
             elif "url" in job:
                 os.environ.update(job.pop("env"))
-                file, at, said = open_file(**job), 0, {}
+                file, offset, answer = open_file(**job), 0, {}
             elif file is not None:
-                said = {}
+                answer = {}
                 file.close()
         except Exception as error:  # of whatever kind, it is raised where it was asked
-            said = {"failed": " ".join(f"{type(error).__name__}: {error}".split())}
-        print(json.dumps(said), flush=True)
+            answer = {"failed": " ".join(f"{type(error).__name__}: {error}".split())}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -49,10 +49,12 @@ def read_study() -> pd.DataFrame:
     rows = rows[rows["file_set"] == "h5py-atl03-benchmarks.csv"]
     is_tuned = rows.duplicated(["driver", "format"])
     names = rows["driver"] + np.where(is_tuned, "-tuned", "-none")
-    layout = rows["format"].map({theirs: ours for ours, theirs in LAYOUTS.items()})
-    found = pd.DataFrame({"driver": names, "layout": layout, "over": rows["time_s"]})
-    base_s = found.set_index(["driver", "layout"])["over"][*BASELINE.split(" on ")]
-    return found.assign(over=found["over"] / base_s)
+    layout = rows["format"].map(
+        {published_layout: layout_here for layout_here, published_layout in LAYOUTS.items()}
+    )
+    times = pd.DataFrame({"driver": names, "layout": layout, "over": rows["time_s"]})
+    base_s = times.set_index(["driver", "layout"])["over"][*BASELINE.split(" on ")]
+    return times.assign(over=times["over"] / base_s)
 
 
 def scale(rows: pd.DataFrame) -> pd.DataFrame:
@@ -64,16 +66,18 @@ def scale(rows: pd.DataFrame) -> pd.DataFrame:
     return medians.reset_index().rename(columns={"contender": "driver"})
 
 
-def draw_bars(ax: Axes, ours: pd.DataFrame, drivers: tuple[str, ...], theirs: pd.DataFrame) -> None:
+def draw_bars(
+    ax: Axes, measured_times: pd.DataFrame, drivers: tuple[str, ...], published_times: pd.DataFrame
+) -> None:
     """Draw bars by layout and driver on a logarithmic axis, published points hollow, the baseline as a line."""
     width = 0.8 / len(drivers)
     for place, driver in enumerate(drivers):
         style = find_style(driver, "driver")
         looks: dict[str, Any] = {"color": style.color, "alpha": 1 - 0.4 * (place % 2)}
-        for frame in (ours, theirs):
+        for frame in (measured_times, published_times):
             part = frame[frame["driver"] == driver].set_index("layout")["over"]
             x = [[*LAYOUTS].index(layout) + (place - 1.5) * width for layout in part.index]
-            if frame is ours:
+            if frame is measured_times:
                 ax.bar(x, part, width, label=style.label, **looks)
             else:
                 ax.plot(x, part, "D", markersize=5, markerfacecolor="white", color=CHARCOAL)
@@ -86,20 +90,24 @@ def draw_bars(ax: Axes, ours: pd.DataFrame, drivers: tuple[str, ...], theirs: pd
 
 def compare_drivers(rows: pd.DataFrame) -> dict[tuple[str, str], Finding]:
     """Compute the time of fsspec over that of ROS3 by setting and layout, where both were measured."""
-    reads, found = select_reads(rows), {}
+    reads, findings = select_reads(rows), {}
     for setting, drivers in AT_EQUAL.items():
         for layout in LAYOUTS:
             a, b = (f"{driver} on {layout}" for driver in drivers)
             if {a, b} <= {*reads["contender"]}:
-                one = statistics.compare(reads, a, b, control="control", value="total_s")
-                found[setting, layout] = as_finding(one)
-    return found
+                comparison = statistics.compare(reads, a, b, control="control", value="total_s")
+                findings[setting, layout] = as_finding(comparison)
+    return findings
 
 
-def tabulate(found: Mapping[tuple[str, str], Finding]) -> pd.DataFrame:
+def tabulate(findings: Mapping[tuple[str, str], Finding]) -> pd.DataFrame:
     """Tabulate ratios with their intervals; the verdict is of fsspec."""
-    cells = [(one.value, one.low, one.high, one.verdict) for one in found.values()]
-    index = pd.MultiIndex.from_tuples([*found], names=["setting", "layout"]) if found else None
+    cells = [
+        (finding.value, finding.low, finding.high, finding.verdict) for finding in findings.values()
+    ]
+    index = (
+        pd.MultiIndex.from_tuples([*findings], names=["setting", "layout"]) if findings else None
+    )
     return pd.DataFrame(cells, index, ["fsspec over ROS3", "low", "high", "fsspec is"])
 
 
@@ -118,34 +126,34 @@ def find_all(rows: pd.DataFrame) -> dict[str, Finding]:
     """Find the ratios of the drivers, gains of each, and their requests, as far as measured."""
     reads, part = select_reads(rows), measured(rows)
     names = {*part["read"]}
-    ratios = {"-".join(key): one for key, one in compare_drivers(rows).items()}
-    found = {key.replace(" ", "-"): one for key, one in ratios.items()}
+    ratios = {"-".join(key): finding for key, finding in compare_drivers(rows).items()}
+    findings = {key.replace(" ", "-"): finding for key, finding in ratios.items()}
     for key, pair in GAINS.items():
         if {*pair} <= names:
-            found[key] = as_finding(
+            findings[key] = as_finding(
                 statistics.compare(reads, *pair, control="control", value="total_s")
             )
     requests = trace_of(part)["all_requests"].groupby(part["read"]).median()
     for name, read in {"fsspec": BASELINE, "ROS3": "ros3-none on original"}.items():
         if read in names:
-            told = f"requests seen of {name}"
-            found[f"requests-{name.lower()}"] = Finding(requests[read], quantity=told)
-    return found
+            quantity = f"requests seen of {name}"
+            findings[f"requests-{name.lower()}"] = Finding(requests[read], quantity=quantity)
+    return findings
 
 
-def judge_claims(found: Mapping[str, Finding]) -> dict[str, Claim]:
+def judge_claims(findings: Mapping[str, Finding]) -> dict[str, Claim]:
     """Judge what the page says, as far as the reads that it is about are there."""
-    same = ("requests-ros3", "requests-fsspec")
+    counts = ("requests-ros3", "requests-fsspec")
     ratios = ("equal-caches-original", "equal-caches-rechunked-8mib", "defaults-original")
     claims = {}
-    if {*same} <= {*found}:
-        over = found["requests-ros3"].value / found["requests-fsspec"].value
-        claims["same-requests"] = Claim(abs(over - 1) < 0.05, of=same)
-    if {*ratios} <= {*found}:
-        holds = all(found[key].verdict != "faster" for key in ratios)
+    if {*counts} <= {*findings}:
+        over = findings["requests-ros3"].value / findings["requests-fsspec"].value
+        claims["same-requests"] = Claim(abs(over - 1) < 0.05, of=counts)
+    if {*ratios} <= {*findings}:
+        holds = all(findings[key].verdict != "faster" for key in ratios)
         claims["ros3-no-slower"] = Claim(holds, of=ratios)
-    if "paged-alone" in found:
+    if "paged-alone" in findings:
         claims["pages-alone-gain-nothing"] = Claim(
-            found["paged-alone"].value > 0.9, of="paged-alone"
+            findings["paged-alone"].value > 0.9, of="paged-alone"
         )
     return claims

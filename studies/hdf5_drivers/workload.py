@@ -11,7 +11,6 @@ from helpers.arrays.reads import count_requests, max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES, Driver, Tree, Values, prove, read_all
 from studies.hdf5_drivers.files import TASKS, StoredFile
-from studies.hdf5_drivers.ros3 import find_python, start_ros3
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Testbed
 from wire.host import Scalar
@@ -48,10 +47,10 @@ class FileRead(Steps):
 
     def settings(self) -> Mapping[str, Scalar]:
         """Declare what a comparison has to hold equal."""
-        given = (f"{key}={value}" for key, value in self.driver.settings.items())
+        named_settings = (f"{key}={value}" for key, value in self.driver.settings.items())
         return {
-            "driver_settings": " ".join(given),
-            "concurrency": self.driver.in_flight,
+            "driver_settings": " ".join(named_settings),
+            "concurrency": self.driver.concurrency,
             "codec": "deflate with shuffle",
             "cache_state": "cold client, warm server",
         }
@@ -93,10 +92,8 @@ class FileRead(Steps):
         return f"xxh3 of the values of {answer.n_items} variables"
 
     def versions(self) -> Mapping[str, str]:
-        """Return what the process of ROS3 has imported, if it reads there."""
-        has_ros3 = self.driver.name.startswith("ros3") and find_python()
-        found = start_ros3(find_python()).versions if has_ros3 else {}
-        return {f"{name} of ROS3": version for name, version in found.items()}
+        """Return what another process has imported, where the driver reads there."""
+        return self.driver.list_versions()
 
     def collect(self) -> Mapping[str, float]:
         """Count what passed over the network; the trace is kept until the next read."""
@@ -113,14 +110,16 @@ def make_contenders(
     reads: Mapping[str, Sequence[str]], stored: StoredFile, testbed: Testbed, *, read: Read
 ) -> list[Contender]:
     """Make a contender of each "driver on layout", by task, and a second copy of the first task's last."""
-    made = []
+    contenders = []
     for task, names in reads.items():
         for driver, _, layout in (name.partition(" on ") for name in names):
             steps = FileRead(stored, testbed, DRIVERS[driver], layout, task)
-            how = partial(lambda names, tree: read(tree, names), TASKS[task])
-            made.append(Contender(driver, steps, point={"layout": layout, "task": task}, read=how))
-    judged = [each for each in made if each.point["task"] == VARIABLES][-1]
-    return [*made, replace(judged, name=CONTROL, control_of=judged.name)]
+            timed = partial(lambda names, tree: read(tree, names), TASKS[task])
+            contenders.append(
+                Contender(driver, steps, point={"layout": layout, "task": task}, read=timed)
+            )
+    judged = [contender for contender in contenders if contender.point["task"] == VARIABLES][-1]
+    return [*contenders, replace(judged, name=CONTROL, control_of=judged.name)]
 
 
 def trace_reads(contenders: Sequence[Contender]) -> dict[str, list[RequestRow]]:
@@ -129,20 +128,20 @@ def trace_reads(contenders: Sequence[Contender]) -> dict[str, list[RequestRow]]:
     Whatever a library does once in a process, such as to import a codec, it does here.
     """
     traces = {}
-    for each in contenders:
+    for contender in contenders:
         if (
-            isinstance(each.steps, FileRead)
-            and each.point["task"] == VARIABLES
-            and not each.control_of
+            isinstance(contender.steps, FileRead)
+            and contender.point["task"] == VARIABLES
+            and not contender.control_of
         ):
-            traces[f"{each.name} on {each.point['layout']}"] = trace_once(each.steps)
+            traces[f"{contender.name} on {contender.point['layout']}"] = trace_once(contender.steps)
     return traces
 
 
-def trace_once(way: FileRead) -> list[RequestRow]:
+def trace_once(steps: FileRead) -> list[RequestRow]:
     """Read once, untimed and verified, for the trace."""
-    way.prepare()
-    values = way.read(way.open())
-    way.collect()
-    way.check(values)
-    return way.trace
+    steps.prepare()
+    values = steps.read(steps.open())
+    steps.collect()
+    steps.check(values)
+    return steps.trace

@@ -6,5 +6,10 @@ STUDY = Study(
     name="own-program",
     headline="gain-measured",
     by_name=("everyone",),
-    fragments={"threads.md": later("studies.own_program.threads", "write_threads")},
+    fragments={
+        "threads.md": later("studies.own_program.threads", "write_threads"),
+        "example-program.md": later("studies.own_program.example_trace", "write_program"),
+        "example-screen.md": later("studies.own_program.example_trace", "write_screen"),
+        "example-waterfall.md": later("studies.own_program.example_trace", "write_waterfall"),
+    },
 )

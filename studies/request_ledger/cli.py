@@ -39,11 +39,11 @@ def list_newest() -> list[Environment]:
     """List, for each package of the list, an environment with its newest version as of today."""
     today = datetime.now(UTC).date().isoformat()
     newest: dict[tuple[str, ...], Environment] = {}
-    for one in read_environments()[1:]:
-        packages = tuple(name.partition("==")[0] for name in one.packages)
-        name = f"{NEWEST} {packages[0]}" if "==" in one.packages[0] else NEWEST
+    for environment in read_environments()[1:]:
+        packages = tuple(name.partition("==")[0] for name in environment.packages)
+        name = f"{NEWEST} {packages[0]}" if "==" in environment.packages[0] else NEWEST
         newest[packages] = replace(
-            one, name=name, packages=packages, until=today, layouts=(), is_stack=False
+            environment, name=name, packages=packages, until=today, layouts=(), is_stack=False
         )
     return [*newest.values()]
 
@@ -59,7 +59,7 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     with (
         tempfile.TemporaryDirectory() as folder,
         open_testbed("embedded", network, needed_nbytes=10**9) as testbed,
-        Session({one.name: one for one in environments}) as session,
+        Session({environment.name: environment for environment in environments}) as session,
     ):
         shapes = tuple(settings.array_shape), tuple(settings.chunk_shape)
         stored = write_layouts(testbed.near, *shapes, seed=settings.seed)
@@ -103,8 +103,8 @@ def check(clients: tuple[str, ...], is_json: bool) -> None:
 
     The exit code is 1 where something asks for more.
     """
-    found, absent = check_newest([*(clients or LAYOUTS)])
-    lines = found.to_dict("records")
+    differences, absent = check_newest([*(clients or LAYOUTS)])
+    lines = differences.to_dict("records")
     for line in lines:
         line["is_more"] = line["after"] > line["before"]
     if is_json:

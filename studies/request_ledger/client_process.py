@@ -69,53 +69,55 @@ def is_zarr_2() -> bool:
 # How a client reaches the store.
 
 
-def s3_options(at: At) -> dict[str, Any]:
+def s3_options(place: At) -> dict[str, Any]:
     """Give the options of s3fs."""
-    kwargs = {"endpoint_url": at.endpoint_url, "region_name": at.region}
-    return {"key": at.key, "secret": at.secret, "client_kwargs": kwargs}
+    kwargs = {"endpoint_url": place.endpoint_url, "region_name": place.region}
+    return {"key": place.key, "secret": place.secret, "client_kwargs": kwargs}
 
 
-def filesystem(at: At) -> Any:
+def filesystem(place: At) -> Any:
     """Make a file system of s3fs."""
-    return use("s3fs").S3FileSystem(**s3_options(at))
+    return use("s3fs").S3FileSystem(**s3_options(place))
 
 
-def group_at(at: At) -> dict[str, Any]:
+def group_at(place: At) -> dict[str, Any]:
     """Give what leads zarr and xarray to a group through s3fs."""
     if is_zarr_2():
-        return {"store": filesystem(at).get_mapper(at.url)}
-    return {"store": at.url, "storage_options": s3_options(at)}
+        return {"store": filesystem(place).get_mapper(place.url)}
+    return {"store": place.url, "storage_options": s3_options(place)}
 
 
-def obstore(at: At, **more: str) -> Any:
+def obstore(place: At, **more: str) -> Any:
     """Make a store of obstore."""
     return use("obstore.store").S3Store(
-        at.bucket, endpoint=at.endpoint_url, access_key_id=at.key, secret_access_key=at.secret,
-        region=at.region, client_options={"allow_http": True}, **more,
+        place.bucket, endpoint=place.endpoint_url, access_key_id=place.key, secret_access_key=place.secret,
+        region=place.region, client_options={"allow_http": True}, **more,
     )  # fmt: skip
 
 
 # Groups of zarr, datasets of xarray and files of HDF5.
 
 
-def zarr_s3fs(at: At, mode: str = "r") -> Any:
+def zarr_s3fs(place: At, mode: str = "r") -> Any:
     """Open a group of zarr through s3fs."""
     if not is_zarr_2():
-        return use("zarr").open_group(**group_at(at), mode=mode, use_consolidated=True)
+        return use("zarr").open_group(**group_at(place), mode=mode, use_consolidated=True)
     opener = use("zarr").open_consolidated if mode == "r" else use("zarr").open_group
-    return opener(**group_at(at), mode=mode)
+    return opener(**group_at(place), mode=mode)
 
 
-def zarr_gcsfs(at: At) -> Any:
+def zarr_gcsfs(place: At) -> Any:
     """Open a group of zarr through gcsfs, in a store that asks for no credentials."""
-    options = {"endpoint_url": at.endpoint_url, "token": "anon", "project": "any"}
-    where = {"store": "gs://%s/%s" % (at.bucket, at.path), "storage_options": options}
+    options = {"endpoint_url": place.endpoint_url, "token": "anon", "project": "any"}
+    where = {"store": "gs://%s/%s" % (place.bucket, place.path), "storage_options": options}
     return use("zarr").open_group(**where, mode="r", use_consolidated=True)
 
 
-def zarr_obstore(at: At, mode: str = "r", pipeline: str = "") -> Any:
+def zarr_obstore(place: At, mode: str = "r", pipeline: str = "") -> Any:
     """Open a group of zarr through obstore, with another pipeline of codecs if one is named."""
-    store = use("zarr.storage").ObjectStore(obstore(at, prefix=at.path), read_only=mode == "r")
+    store = use("zarr.storage").ObjectStore(
+        obstore(place, prefix=place.path), read_only=mode == "r"
+    )
     if pipeline:
         use("zarr").config.set({"codec_pipeline.path": pipeline})
     return use("zarr").open_group(store, mode=mode, use_consolidated=True)
@@ -126,50 +128,50 @@ def zeros(array: Any, dtype: Any = None) -> Any:
     return use("numpy").zeros((STEPS, *array.shape[1:]), dtype or array.dtype)
 
 
-def xarray_zarr(at: At, **options: Any) -> Any:
+def xarray_zarr(place: At, **options: Any) -> Any:
     """Open a dataset of Zarr through s3fs."""
-    return use("xarray").open_zarr(**group_at(at), **options)
+    return use("xarray").open_zarr(**group_at(place), **options)
 
 
-def append_xarray(at: At, opened: Any) -> None:
+def append_xarray(place: At, opened: Any) -> None:
     """Append a chunk of time to a variable of a dataset."""
     more = opened.isel(time=slice(0, STEPS)).load().to_dataset(name=ARRAY)
     more = more.drop_vars([name for name in more.coords if name not in more.dims])
-    more.to_zarr(**group_at(at), append_dim="time", consolidated=True)
+    more.to_zarr(**group_at(place), append_dim="time", consolidated=True)
 
 
-def xarray_kerchunk(at: At) -> Any:
+def xarray_kerchunk(place: At) -> Any:
     """Open references of kerchunk through fsspec."""
-    options = s3_options(at)
+    options = s3_options(place)
     fs = use("fsspec").filesystem(
-        "reference", fo=at.url, remote_protocol="s3", target_protocol="s3", target_options=options,
+        "reference", fo=place.url, remote_protocol="s3", target_protocol="s3", target_options=options,
         remote_options=dict(options, asynchronous=True), skip_instance_cache=True, asynchronous=True,
     )  # fmt: skip
     store = use("zarr.storage").FsspecStore(fs, read_only=True, path="")
     return use("xarray").open_zarr(store, consolidated=False, zarr_format=2, chunks=None)
 
 
-def xarray_virtualizarr(at: At) -> Any:
+def xarray_virtualizarr(place: At) -> Any:
     """Open a manifest that VirtualiZarr makes of a file."""
-    stores = {"s3://%s" % at.bucket: obstore(at)}
+    stores = {"s3://%s" % place.bucket: obstore(place)}
     registry = use("obspec_utils.registry").ObjectStoreRegistry(stores)
-    manifest = use("virtualizarr.parsers").HDFParser()(at.url, registry=registry)
+    manifest = use("virtualizarr.parsers").HDFParser()(place.url, registry=registry)
     return use("xarray").open_zarr(manifest, consolidated=False, zarr_format=3, chunks=None)
 
 
-def open_ros3(at: At) -> Any:
+def open_ros3(place: At) -> Any:
     """Open the array of a file by h5py with HDF5's own driver for S3."""
     h5py = use("h5py")
     if "ros3" not in h5py.registered_drivers():
         raise LookupError("the HDF5 of this wheel has no ROS3 driver")
-    keys = {"aws_region": at.region, "secret_id": at.key, "secret_key": at.secret}
+    keys = {"aws_region": place.region, "secret_id": place.key, "secret_key": place.secret}
     keys = {name: value.encode() for name, value in keys.items()}
-    return h5py.File(at.http_url, "r", driver="ros3", **keys)[ARRAY]
+    return h5py.File(place.http_url, "r", driver="ros3", **keys)[ARRAY]
 
 
 def count_maps(named: Mapping[str, Any]) -> int:
     """Count the variables of two dimensions."""
-    return sum(one.ndim == 2 for one in named.values())
+    return sum(variable.ndim == 2 for variable in named.values())
 
 
 # Scattered ranges of a file.
@@ -179,7 +181,7 @@ def ranges_obstore(opened: tuple[Any, str], gap: int) -> bytes:
     """Read them by obstore, which joins them."""
     (store, path), (starts, ends) = opened, scatter()
     parts = use("obstore").get_ranges(store, path, starts=starts, ends=ends, coalesce=gap)
-    return b"".join(bytes(one) for one in parts)
+    return b"".join(bytes(part) for part in parts)
 
 
 def ranges_fsspec(opened: tuple[Any, str], gap: int) -> bytes:
@@ -188,94 +190,98 @@ def ranges_fsspec(opened: tuple[Any, str], gap: int) -> bytes:
     joined = use("fsspec.utils").merge_offset_ranges(
         [where] * len(starts), starts[:], ends, max_gap=gap, sort=False
     )
-    found = dict(zip(joined[1], fs.cat_ranges(*joined)))
-    parts = [(found[at], n - at) for n in starts for at in [max(a for a in found if a <= n)]]
+    blocks = dict(zip(joined[1], fs.cat_ranges(*joined)))
+    parts = [
+        (blocks[block_start], n - block_start)
+        for n in starts
+        for block_start in [max(a for a in blocks if a <= n)]
+    ]
     return b"".join(block[n : n + RANGE_NBYTES] for block, n in parts)
 
 
 # Icechunk, TensorStore, GDAL, TileDB.
 
 
-def icechunk(at: At, how: str = "open") -> Any:
+def icechunk(place: At, action: str = "open") -> Any:
     """Open or create a repository."""
     storage = use("icechunk").s3_storage(
-        bucket=at.bucket, prefix=at.path, region=at.region, endpoint_url=at.endpoint_url,
-        allow_http=True, force_path_style=True, access_key_id=at.key, secret_access_key=at.secret,
+        bucket=place.bucket, prefix=place.path, region=place.region, endpoint_url=place.endpoint_url,
+        allow_http=True, force_path_style=True, access_key_id=place.key, secret_access_key=place.secret,
     )  # fmt: skip
-    return getattr(use("icechunk").Repository, how)(storage)
+    return getattr(use("icechunk").Repository, action)(storage)
 
 
-def write_icechunk(at: At, arrays: Mapping[str, Any], chunks: Any) -> None:
+def write_icechunk(place: At, arrays: Mapping[str, Any], chunks: Any) -> None:
     """Write arrays and commit them."""
-    session = icechunk(at, "create").writable_session("main")
+    session = icechunk(place, "create").writable_session("main")
     group = use("zarr").create_group(session.store, overwrite=True)
     for name, values in arrays.items():
         shape = chunks if values.ndim == 3 else values.shape
-        made = group.create_array(name, shape=values.shape, chunks=shape, dtype=values.dtype)
-        made[:] = values
+        created = group.create_array(name, shape=values.shape, chunks=shape, dtype=values.dtype)
+        created[:] = values
     session.commit("written")
 
 
-def open_icechunk_to_append(at: At) -> Any:
+def open_icechunk_to_append(place: At) -> Any:
     """Open the array in a session that writes."""
-    session = icechunk(at).writable_session("main")
+    session = icechunk(place).writable_session("main")
     return use("zarr").open_group(session.store, mode="r+")[ARRAY], session
 
 
-def append_icechunk(_at: At, opened: tuple[Any, Any]) -> None:
+def append_icechunk(_place: At, opened: tuple[Any, Any]) -> None:
     """Append a chunk of time and commit it."""
     array, session = opened
     array.append(zeros(array))
     session.commit("appended")
 
 
-def open_tensorstore(at: At) -> Any:
+def open_tensorstore(place: At) -> Any:
     """Open the array."""
     kvstore = {
-        "driver": "s3", "bucket": at.bucket, "path": "%s/%s/" % (at.path, ARRAY),
-        "endpoint": at.endpoint_url, "aws_region": at.region,
+        "driver": "s3", "bucket": place.bucket, "path": "%s/%s/" % (place.path, ARRAY),
+        "endpoint": place.endpoint_url, "aws_region": place.region,
     }  # fmt: skip
-    spec = {"driver": "zarr3" if "v3" in at.path else "zarr", "kvstore": kvstore}
+    spec = {"driver": "zarr3" if "v3" in place.path else "zarr", "kvstore": kvstore}
     return use("tensorstore").open(spec, open=True).result()
 
 
-def append_tensorstore(_at: At, opened: Any) -> None:
+def append_tensorstore(_place: At, opened: Any) -> None:
     """Append a chunk of time."""
     n = opened.shape[0]
     larger = opened.resize(exclusive_max=[n + STEPS, *opened.shape[1:]]).result()
     larger[n:].write(zeros(opened, opened.dtype.numpy_dtype)).result()
 
 
-def open_gdal(at: At) -> Any:
+def open_gdal(place: At) -> Any:
     """Open a GeoTIFF through rasterio, in an environment that lasts as long."""
     env = use("rasterio").Env(
-        AWS_S3_ENDPOINT=at.host, AWS_HTTPS="NO", AWS_VIRTUAL_HOSTING="FALSE",
+        AWS_S3_ENDPOINT=place.host, AWS_HTTPS="NO", AWS_VIRTUAL_HOSTING="FALSE",
         GDAL_DISABLE_READDIR_ON_OPEN="EMPTY_DIR",
     )  # fmt: skip
     env.__enter__()
-    return use("rasterio").open("/vsis3/%s/%s" % (at.bucket, at.path)), env
+    return use("rasterio").open("/vsis3/%s/%s" % (place.bucket, place.path)), env
 
 
 def read_gdal(opened: tuple[Any, Any], selection: Selection) -> Any:
     """Read bands and a window of each."""
     file, _ = opened
-    bands, *window = [one.indices(n)[:2] for one, n in zip(selection, (file.count, *file.shape))]
+    bands, *window = [part.indices(n)[:2] for part, n in zip(selection, (file.count, *file.shape))]
     indexes = [n + 1 for n in range(*bands)]
     return file.read(indexes, window=use("rasterio.windows").Window.from_slices(*window))
 
 
-def tiledb_context(at: At) -> Any:
+def tiledb_context(place: At) -> Any:
     """Tell TileDB where the store is."""
     settings = {
-        "endpoint_override": at.host, "scheme": "http", "use_virtual_addressing": "false",
-        "region": at.region, "aws_access_key_id": at.key, "aws_secret_access_key": at.secret,
+        "endpoint_override": place.host, "scheme": "http", "use_virtual_addressing": "false",
+        "region": place.region, "aws_access_key_id": place.key, "aws_secret_access_key": place.secret,
     }  # fmt: skip
     return use("tiledb").Ctx({"vfs.s3.%s" % name: value for name, value in settings.items()})
 
 
-def write_tiledb(at: At, arrays: Mapping[str, Any], chunks: Any) -> None:
+def write_tiledb(place: At, arrays: Mapping[str, Any], chunks: Any) -> None:
     """Write the array."""
-    values, ctx, tiledb = arrays[ARRAY], tiledb_context(at), use("tiledb")
+    values, ctx, tiledb = arrays[ARRAY], tiledb_context(place), use("tiledb")
     dims = [
         tiledb.Dim(name, domain=(0, n - 1), tile=tile, dtype=use("numpy").int32, ctx=ctx)
         for name, n, tile in zip(("time", "y", "x"), values.shape, chunks)
@@ -283,13 +289,13 @@ def write_tiledb(at: At, arrays: Mapping[str, Any], chunks: Any) -> None:
     zlib_filter = tiledb.FilterList([tiledb.GzipFilter(level=1)])
     attr = tiledb.Attr(dtype=values.dtype, filters=zlib_filter, ctx=ctx)
     schema = tiledb.ArraySchema(tiledb.Domain(*dims, ctx=ctx), attrs=[attr], ctx=ctx)
-    tiledb.Array.create(at.url, schema, ctx=ctx)
-    with tiledb.open(at.url, "w", ctx=ctx) as array:
+    tiledb.Array.create(place.url, schema, ctx=ctx)
+    with tiledb.open(place.url, "w", ctx=ctx) as array:
         array[:] = values
 
 
 @dataclass(frozen=True)
-class Client:
+class LedgerClient:
     """What a client reads, and does for each operation; what it lacks is None."""
 
     modules: str  # imported before the first job
@@ -303,10 +309,10 @@ class Client:
     forks: bool = True  # whether a child of a process that has imported it can use it
 
 
-of_zarr = partial(Client, count=lambda group: len(list(group.arrays())))
+of_zarr = partial(LedgerClient, count=lambda group: len(list(group.arrays())))
 """Reads groups of zarr."""
 of_xarray = partial(
-    Client,
+    LedgerClient,
     read=lambda array, selection: array.isel(dict(zip(array.dims, selection))).values,
     count=lambda dataset: len(dataset.data_vars),
 )
@@ -319,13 +325,13 @@ XARRAY_ZARR = "xarray zarr s3fs dask.array numcodecs"
 CLIENTS = {
     "zarr-s3fs": of_zarr(
         "zarr s3fs numcodecs", ALL_ZARR, zarr_s3fs,
-        open_to_append=lambda at: zarr_s3fs(at, "r+")[ARRAY],
-        append=lambda _at, array: array.append(zeros(array)),
+        open_to_append=lambda place: zarr_s3fs(place, "r+")[ARRAY],
+        append=lambda _place, array: array.append(zeros(array)),
     ),
     "zarr-obstore": of_zarr(
         "zarr obstore.store numcodecs", ALL_ZARR, zarr_obstore,
-        open_to_append=lambda at: zarr_obstore(at, "r+")[ARRAY],
-        append=lambda _at, array: array.append(zeros(array)),
+        open_to_append=lambda place: zarr_obstore(place, "r+")[ARRAY],
+        append=lambda _place, array: array.append(zeros(array)),
     ),
     "zarr-gcsfs": of_zarr("zarr gcsfs numcodecs", ALL_ZARR, zarr_gcsfs),
     "zarr-zarrs": of_zarr(
@@ -344,15 +350,15 @@ CLIENTS = {
     ),
     "h5netcdf": of_xarray(
         "xarray h5netcdf s3fs", NETCDF,
-        lambda at: use("xarray").open_dataset(filesystem(at).open(at.url), engine="h5netcdf"),
+        lambda place: use("xarray").open_dataset(filesystem(place).open(place.url), engine="h5netcdf"),
     ),
-    "h5py-s3fs": Client(
-        "h5py s3fs", NETCDF, lambda at: use("h5py").File(filesystem(at).open(at.url), "r"),
+    "h5py-s3fs": LedgerClient(
+        "h5py s3fs", NETCDF, lambda place: use("h5py").File(filesystem(place).open(place.url), "r"),
         count=count_maps,
     ),
-    "ros3": Client("h5py", NETCDF, open_ros3),
-    "netcdf4-bytes": Client(
-        "netCDF4", ("netcdf",), lambda at: use("netCDF4").Dataset(at.http_url + "#mode=bytes"),
+    "ros3": LedgerClient("h5py", NETCDF, open_ros3),
+    "netcdf4-bytes": LedgerClient(
+        "netCDF4", ("netcdf",), lambda place: use("netCDF4").Dataset(place.http_url + "#mode=bytes"),
         count=lambda file: count_maps(file.variables),
     ),
     "kerchunk": of_xarray(
@@ -362,25 +368,25 @@ CLIENTS = {
     "virtualizarr": of_xarray(
         "xarray virtualizarr zarr obstore.store", ("netcdf",), xarray_virtualizarr
     ),
-    "ranges-obstore": Client(
-        "obstore.store", NETCDF[1:], lambda at: (obstore(at), at.path), ranges_obstore
+    "ranges-obstore": LedgerClient(
+        "obstore.store", NETCDF[1:], lambda place: (obstore(place), place.path), ranges_obstore
     ),
-    "ranges-fsspec": Client(
-        "s3fs fsspec.utils", NETCDF[1:], lambda at: (filesystem(at), at.url), ranges_fsspec
+    "ranges-fsspec": LedgerClient(
+        "s3fs fsspec.utils", NETCDF[1:], lambda place: (filesystem(place), place.url), ranges_fsspec
     ),
     "icechunk": of_zarr(
         "icechunk zarr numcodecs", ("icechunk",),
-        lambda at: use("zarr").open_group(icechunk(at).readonly_session("main").store, mode="r"),
+        lambda place: use("zarr").open_group(icechunk(place).readonly_session("main").store, mode="r"),
         open_to_append=open_icechunk_to_append, append=append_icechunk, write=write_icechunk,
         forks=False,  # its threads start when it is imported
     ),
-    "tensorstore": Client(
+    "tensorstore": LedgerClient(
         "tensorstore", ALL_ZARR, open_tensorstore,
         lambda array, selection: array[selection].read().result(), append=append_tensorstore,
     ),
-    "gdal": Client("rasterio", ("geotiff",), open_gdal, read_gdal),
-    "tiledb": Client(
-        "tiledb", ("tiledb",), lambda at: use("tiledb").open(at.url, ctx=tiledb_context(at)),
+    "gdal": LedgerClient("rasterio", ("geotiff",), open_gdal, read_gdal),
+    "tiledb": LedgerClient(
+        "tiledb", ("tiledb",), lambda place: use("tiledb").open(place.url, ctx=tiledb_context(place)),
         write=write_tiledb,
     ),
 }
@@ -400,22 +406,22 @@ def digest(values: Any) -> int:
 def work(job: Mapping[str, Any]) -> dict[str, Any]:
     """Do a job, in a child."""
     client, operation = CLIENTS[job["client"]], job["operation"]
-    at = SimpleNamespace(**job["at"])
-    os.environ.update(AWS_ACCESS_KEY_ID=at.key, AWS_SECRET_ACCESS_KEY=at.secret)
+    place = SimpleNamespace(**job["at"])
+    os.environ.update(AWS_ACCESS_KEY_ID=place.key, AWS_SECRET_ACCESS_KEY=place.secret)
     if operation == "write" and client.write:
-        client.write(at, dict(use("numpy").load(job["arrays"])), tuple(job["chunks"]))
+        client.write(place, dict(use("numpy").load(job["arrays"])), tuple(job["chunks"]))
         return {"done": True}
     if operation.startswith("metadata") and client.count:
-        return {"done": True, "names": client.count(client.open(at))}
+        return {"done": True, "names": client.count(client.open(place))}
     if operation == "append" and client.open_to_append:
-        opened = client.open_to_append(at)
+        opened = client.open_to_append(place)
     else:
-        opened = client.open(at)[ARRAY] if client.count else client.open(at)
+        opened = client.open(place)[ARRAY] if client.count else client.open(place)
     say({"opened": True})
     if read_line() == "end":
         return {"done": True}
     if operation == "append" and client.append:
-        client.append(at, opened)
+        client.append(place, opened)
         return {"done": True}
     selection = {**selections(job["shape"], job["chunks"]), **GAPS}[operation]
     return {"done": True, "crc": digest(client.read(opened, selection))}

@@ -45,22 +45,24 @@ class Environment:
 def read_environments() -> list[Environment]:
     """Read the list of environments, in which all is text; the one that runs this is the first."""
     listed = yaml.load(LISTED.read_text(), yaml.BaseLoader)  # noqa: S506  # it makes text alone
-    stacks, found = listed["stacks"], [Environment(HERE, ())]
+    stacks, environments = listed["stacks"], [Environment(HERE, ())]
     for name, day in stacks["days"].items():
-        asked = {"packages": stacks["packages"], "clients": stacks["clients"], **day}
-        found.append(_describe(name, **asked, is_stack=True))
-    for package, asked in listed["changes"].items():
+        change = {"packages": stacks["packages"], "clients": stacks["clients"], **day}
+        environments.append(_describe(name, **change, is_stack=True))
+    for package, change in listed["changes"].items():
         where = {"until": listed["today"], "python": listed["python"]}
-        others = asked.pop("packages")
-        for version in asked.pop("versions"):
-            packages = [f"{package}=={version}", *others]
-            found.append(_describe(f"{package} {version}", packages=packages, **asked, **where))
-    return found
+        other_packages = change.pop("packages")
+        for version in change.pop("versions"):
+            packages = [f"{package}=={version}", *other_packages]
+            environments.append(
+                _describe(f"{package} {version}", packages=packages, **change, **where)
+            )
+    return environments
 
 
-def _describe(name: str, **given: Any) -> Environment:
+def _describe(name: str, **fields: Any) -> Environment:
     tuples: dict[str, Any] = {
-        key: tuple(one) if isinstance(one, list) else one for key, one in given.items()
+        key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()
     }
     return Environment(name, **tuples)
 
@@ -77,8 +79,10 @@ def make_environment(environment: Environment) -> Path:
     with FileLock(folder / "lock"):
         if not is_sealed(venv):
             # uv finds what pyenv selects, and not what else it has
-            kept = sorted(Path.home().glob(f".pyenv/versions/{environment.python}.*/bin/python"))
-            wanted = kept[-1] if kept else environment.python
+            interpreters = sorted(
+                Path.home().glob(f".pyenv/versions/{environment.python}.*/bin/python")
+            )
+            wanted = interpreters[-1] if interpreters else environment.python
             day = f"{environment.until}T23:59:59Z"
             try:
                 _uv("venv", "--clear", "--python", wanted, venv)
@@ -92,8 +96,8 @@ def make_environment(environment: Environment) -> Path:
                     *environment.packages,
                 )
             except subprocess.CalledProcessError as error:
-                told = " ".join(error.stderr.split())[-300:]
-                raise UserError(environment.name, f"cannot be installed: {told}") from error
+                reason = " ".join(error.stderr.split())[-300:]
+                raise UserError(environment.name, f"cannot be installed: {reason}") from error
             seal(venv)
     return python
 

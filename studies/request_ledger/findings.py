@@ -34,15 +34,15 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     """
     names = {"contender": "client", "stored_nbytes": "needed_nbytes"}
     counted = ["n_requests", "wire_nbytes"]
-    kept = [*KEY, "network", "control_of", "phase", "block", "needed_nbytes", *counted]
-    table = rows.rename(columns=names).reindex(columns=kept)
+    columns = [*KEY, "network", "control_of", "phase", "block", "needed_nbytes", *counted]
+    table = rows.rename(columns=names).reindex(columns=columns)
     return table.join(trace_of(rows)).reset_index(drop=True)
 
 
 def merge_runs(table: pd.DataFrame) -> pd.DataFrame:
     """Make one line of the measured runs of each operation: the medians, and the versions."""
-    there = table[(table["absent"] == "") & (table["phase"] == "measured")]
-    groups = there.groupby(KEY, sort=False)
+    measured = table[(table["absent"] == "") & (table["phase"] == "measured")]
+    groups = measured.groupby(KEY, sort=False)
     chains = ["n_waits", "n_in_flight", "n_connections", "n_joined"]
     merged = groups[[*COUNTS, "n_requests", *chains, "span_s", "needed_nbytes"]].median()
     merged["least_waits"], merged["most_waits"] = groups["n_waits"].min(), groups["n_waits"].max()
@@ -78,7 +78,9 @@ def shorten_reason(reason: str) -> str:
 
 def _rank(environments: pd.Series[str]) -> pd.Series[float]:
     """Give the place of each environment in their list."""
-    return environments.map({one.name: i for i, one in enumerate(read_environments())})
+    return environments.map(
+        {environment.name: i for i, environment in enumerate(read_environments())}
+    )
 
 
 def compare_repeats(table: pd.DataFrame) -> pd.Series[bool]:
@@ -104,7 +106,7 @@ def compare(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
     """
     key = [name for name in KEY if name != "environment"]
     pairs = before.merge(after, on=key, suffixes=("_before", "_after"))
-    found = []
+    differences = []
     for name in ("n_requests", "wire_nbytes", "n_waits"):
         low, high = pairs[f"{name}_before"], pairs[f"{name}_after"]
         differs = (high + 1 > MORE * (low + 1)) | (low + 1 > MORE * (high + 1))
@@ -116,14 +118,14 @@ def compare(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
         if name == "wire_nbytes":  # of metadata, versions differ by some bytes
             differs &= (high - low).abs() > 10_000
         part = pairs.loc[differs, key].assign(count=name, before=low[differs], after=high[differs])
-        found.append(part)
-    return pd.concat(found, ignore_index=True)
+        differences.append(part)
+    return pd.concat(differences, ignore_index=True)
 
 
 def list_counts(merged: pd.DataFrame, n_chunks: int) -> dict[str, Finding]:
     """List the counts that prose quotes; those of what was not asked are NaN."""
     today = "2026" if "2026" in set(merged["environment"]) else "here"
-    lines, many, plain = merged.set_index(KEY), "metadata of 100", "zarr-v2-unconsolidated"
+    lines, all_metadata, plain = merged.set_index(KEY), "metadata of 100", "zarr-v2-unconsolidated"
 
     def number(value: str, client: str, layout: str, operation: str, when: str = today) -> float:
         return float(lines[value].get((client, when, layout, operation), math.nan))
@@ -136,8 +138,8 @@ def list_counts(merged: pd.DataFrame, n_chunks: int) -> dict[str, Finding]:
         "chain-2021": number("n_waits", "zarr-s3fs", "zarr-v2", "whole", "2021"),
         "chain-2022": number("n_waits", "zarr-s3fs", "zarr-v2", "whole", "2022"),
         "open-large-mb": number("wire_nbytes", "h5netcdf", "netcdf-large", "open") / 1e6,
-        "metadata-consolidated": number("n_requests", "xarray-zarr", "zarr-v2", many),
-        "metadata-plain": number("n_requests", "xarray-zarr-unconsolidated", plain, many),
+        "metadata-consolidated": number("n_requests", "xarray-zarr", "zarr-v2", all_metadata),
+        "metadata-plain": number("n_requests", "xarray-zarr-unconsolidated", plain, all_metadata),
         "n-client-versions": len(merged.groupby(["client", "environment"])),
     }
     return {key: Finding(value) for key, value in numbers.items()}
@@ -155,13 +157,13 @@ def write_data() -> str:
     if COMMITTED.exists():
         table = tabulate(read_records([COMMITTED]))
         is_measured = (table["phase"] == "measured") & (table["block"] == 0)
-        there = (table["absent"] == "") & (table["n_requests"] > 0) & is_measured
-        for line in choose_newest(table[there]).to_dict("records"):
+        is_shown = (table["absent"] == "") & (table["n_requests"] > 0) & is_measured
+        for line in choose_newest(table[is_shown]).to_dict("records"):
             gets = line["n_get"] + line["n_head"]
-            kept = {name: line[name] for name in (*KEY, "n_requests", "n_waits")}
-            kept |= {"gets": gets, "puts": line["n_requests"] - gets}
-            kept |= {"mb": round(line["wire_nbytes"] / 1e6, 3), "steps": list(line["steps"])}
-            rows.append(kept)
+            cells = {name: line[name] for name in (*KEY, "n_requests", "n_waits")}
+            cells |= {"gets": gets, "puts": line["n_requests"] - gets}
+            cells |= {"mb": round(line["wire_nbytes"] / 1e6, 3), "steps": list(line["steps"])}
+            rows.append(cells)
     presets = {}
     for name in PRESETS:
         network = network_of(get_profile(name))

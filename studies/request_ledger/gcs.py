@@ -39,9 +39,9 @@ def open_service(
 
     store = near.obstore()
     with tempfile.TemporaryDirectory() as folder:
-        for one in obstore.list(store, prefix=prefix).collect():
-            path = Path(folder, near.bucket, one["path"])
+        for entry in obstore.list(store, prefix=prefix).collect():
+            path = Path(folder, near.bucket, entry["path"])
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(obstore.get(store, one["path"]).bytes())
+            path.write_bytes(obstore.get(store, entry["path"]).bytes())
         with open_behind(serve, near, profile, seed=seed, env={}) as testbed:
             yield {CLIENT: testbed}

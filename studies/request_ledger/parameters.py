@@ -21,7 +21,12 @@ class Parameters(parameters.Parameters):
     study = "request-ledger"
 
     environments: Annotated[
-        list[Annotated[str, OneOf(["all", *(one.name for one in read_environments())])]], _Names
+        list[
+            Annotated[
+                str, OneOf(["all", *(environment.name for environment in read_environments())])
+            ]
+        ],
+        _Names,
     ] = Field([HERE], description="environments of environments.yaml, all of them, or the one here")
     clients: Annotated[list[Annotated[str, OneOf(LAYOUTS)]], _Names] = Field(
         ["zarr-s3fs", "zarr-obstore", "h5netcdf"], description="clients to ask"

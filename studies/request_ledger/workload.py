@@ -38,7 +38,7 @@ from wire.models.transfer import count_waits, find_dependencies
 
 LAYOUTS = {name: client.layouts for name, client in CLIENTS.items()}
 """What each client reads."""
-OWN_LAYOUTS = {one for client in CLIENTS.values() if client.write for one in client.layouts}
+OWN_LAYOUTS = {layout for client in CLIENTS.values() if client.write for layout in client.layouts}
 """Layouts that the library in each environment writes itself."""
 SELECTING = ("one chunk", "series", "map", "box", "whole")
 METADATA = tuple(f"metadata of {n}" for n in GROUPS)
@@ -80,14 +80,14 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self.failure = str(error)
             return
         # nothing that would change what a client asks for
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self._process = subprocess.Popen(
             [python, client_process.__file__],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**kept, **_ENVIRONMENT},
+            env={**inherited, **_ENVIRONMENT},
             start_new_session=True,
         )
         answer = self.ask(client)
@@ -131,20 +131,20 @@ def count(requests: Sequence[RequestRow]) -> dict[str, int]:
     """
     # a GET of a bucket, whose key is its name alone, lists
     kinds = Counter(
-        "LIST" if one.method == "GET" and "/" not in one.key.strip("/") else one.method
-        for one in requests
+        "LIST" if request.method == "GET" and "/" not in request.key.strip("/") else request.method
+        for request in requests
     )
     ranges = [
-        (one.key, one.range_start, one.range_nbytes)
-        for one in requests
-        if one.range_start is not None and one.range_nbytes
+        (request.key, request.range_start, request.range_nbytes)
+        for request in requests
+        if request.range_start is not None and request.range_nbytes
     ]
     named = {f"n_{kind.lower()}": kinds.pop(kind, 0) for kind in ("GET", "HEAD", "PUT")}
     return named | {
         "n_other": sum(kinds.values()),
-        "n_failed": sum(one.status >= 400 for one in requests),
-        "wire_nbytes": sum(one.nbytes for one in requests),
-        "n_connections": len({one.connection for one in requests}),
+        "n_failed": sum(request.status >= 400 for request in requests),
+        "wire_nbytes": sum(request.nbytes for request in requests),
+        "n_connections": len({request.connection for request in requests}),
         "n_in_flight": max_in_flight(requests),
         "n_waits": count_waits(requests),
         "n_joined": sum(a[0] == b[0] and b[1] < a[1] + a[2] for a, b in pairwise(sorted(ranges))),
@@ -174,13 +174,13 @@ class Operation(Steps):
     @property
     def path(self) -> str:
         """Where the operation works in the bucket."""
-        what = self.layout
+        folder = self.layout
         if self.n_variables:
-            what = f"group-{self.n_variables}-{what.removesuffix('-unconsolidated')}"
+            folder = f"group-{self.n_variables}-{folder.removesuffix('-unconsolidated')}"
         elif self.name == "append":
-            what = f"append-{what}"
+            folder = f"append-{folder}"
         own = f"/{self.environment.replace(' ', '-')}" if self.layout in OWN_LAYOUTS else ""
-        return f"{self.stored.prefix}/{what}{own}"
+        return f"{self.stored.prefix}/{folder}{own}"
 
     def settings(self) -> Mapping[str, Any]:
         """Say that nothing is cached: each operation has a process of its own."""
@@ -206,8 +206,8 @@ class Operation(Steps):
         elif not failure and self.name == "append":
             (self.testbed.near / self.path).clear()
             store, source = self.testbed.near.obstore(), f"{self.stored.prefix}/{self.layout}"
-            for one in obstore.list(store, prefix=source).collect():
-                obstore.copy(store, one["path"], one["path"].replace(source, self.path, 1))
+            for entry in obstore.list(store, prefix=source).collect():
+                obstore.copy(store, entry["path"], entry["path"].replace(source, self.path, 1))
         if self.network:
             self.testbed.emulate(get_profile(self.network))
         self.answer = {"failed": failure} if failure else {}
@@ -266,20 +266,24 @@ class Operation(Steps):
     def collect(self) -> Mapping[str, Any]:
         """Count the requests, those of opening apart, with the versions of who made them."""
         requests = self.testbed.take_trace()
-        parts = {tag: [one for one in requests if one.tag == tag] for tag in ("open", "read")}
-        kept = parts["open"] if self.name == "open" or self.n_variables else parts["read"]
-        steps = find_dependencies(kept) if len(kept) <= _STEPS_KEPT else []
-        span_s = max((r.end_s for r in kept), default=0) - min((r.start_s for r in kept), default=0)
+        parts = {
+            tag: [request for request in requests if request.tag == tag] for tag in ("open", "read")
+        }
+        counted = parts["open"] if self.name == "open" or self.n_variables else parts["read"]
+        steps = find_dependencies(counted) if len(counted) <= _STEPS_KEPT else []
+        span_s = max((r.end_s for r in counted), default=0) - min(
+            (r.start_s for r in counted), default=0
+        )
         self.absent = ""
         if "failed" in self.answer:
-            told = redact(self.answer["failed"], self.testbed.far.secrets)
-            self.absent = told.replace(str(ROOT), ".")
+            reason = redact(self.answer["failed"], self.testbed.far.secrets)
+            self.absent = reason.replace(str(ROOT), ".")
         named = (f"{name} {version}" for name, version in self.session.versions.items())
         return {
-            **count(kept),
-            "n_requests": len(kept),
+            **count(counted),
+            "n_requests": len(counted),
             "span_s": round(span_s, 4),
-            "steps": [v for one in steps for v in (-1 - one.n_ended, one.think_s, one.nbytes)],
+            "steps": [v for step in steps for v in (-1 - step.n_ended, step.think_s, step.nbytes)],
             "absent": self.absent,
             "versions": "" if self.absent else ", ".join(named),
         }
@@ -288,12 +292,12 @@ class Operation(Steps):
         """Compare what was read with what was written; an operation that a client lacks is no error."""
         if self.absent:
             return "absent"
-        who = f"{self.client} in {self.environment}"
+        subject = f"{self.client} in {self.environment}"
         is_read = self.name in SELECTING or self.name in GAPS
         if is_read and answer.get("crc") != zlib.crc32(self.expected()):
-            raise CheckError(f"{who}: {self.name} of {self.layout} is wrong")
+            raise CheckError(f"{subject}: {self.name} of {self.layout} is wrong")
         if self.n_variables and answer.get("names") != self.n_variables:
-            raise CheckError(f"{who}: {answer.get('names')} variables")
+            raise CheckError(f"{subject}: {answer.get('names')} variables")
         return "crc32 equal" if is_read else "opened or counted"
 
     def expected(self) -> bytes:
@@ -357,7 +361,7 @@ def contend_all(
 
     `services` are where clients read that do not ask by the API of S3.
     """
-    found = []
+    contenders = []
     for network, place in itertools.product(networks or [""], listed):
         environment, client, layout, name = place
         point = {"environment": environment, "layout": layout, "operation": name}
@@ -368,7 +372,7 @@ def contend_all(
             point=point | ({"network": network} if network else {}),
             group=f"{environment}, {client}",
         )
-        found.append(contend(client))
+        contenders.append(contend(client))
         if network and name == next(iter(GAPS)) and client == "ranges-obstore":
-            found.append(contend(CONTROL, control_of=client))
-    return found
+            contenders.append(contend(CONTROL, control_of=client))
+    return contenders

@@ -40,7 +40,7 @@ class Stored:
     def n_chunks(self, operation: str) -> int:
         """Count the chunks that an operation touches."""
         parts = zip(self.selection(operation), self.shape, strict=True)
-        return chunks_touched([slice(*one.indices(n)) for one, n in parts], self.chunk_shape)
+        return chunks_touched([slice(*part.indices(n)) for part, n in parts], self.chunk_shape)
 
 
 def make_values(shape: tuple[int, ...], seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -120,14 +120,14 @@ def _write_zarr(folder: Path, array: xr.Dataset, chunk_shape: tuple[int, ...]) -
 
 
 def _write_netcdf(folder: Path, array: xr.Dataset, chunk_shape: tuple[int, ...]) -> None:
-    how = {"chunksizes": tuple(chunk_shape), "compression": "gzip", "compression_opts": 1}
-    array.to_netcdf(folder / "netcdf", engine="h5netcdf", encoding={ARRAY: how})
+    chunking = {"chunksizes": tuple(chunk_shape), "compression": "gzip", "compression_opts": 1}
+    array.to_netcdf(folder / "netcdf", engine="h5netcdf", encoding={ARRAY: chunking})
     # larger than any read-ahead: the array is the fourth of seven
-    others = {f"other{i}": array[ARRAY] + i for i in range(6)}
-    names = [*others]
-    many = array.assign(others)[[*names[:3], ARRAY, *names[3:]]]
-    encoding = dict.fromkeys(many.data_vars, how)
-    many.to_netcdf(folder / "netcdf-large", engine="h5netcdf", encoding=encoding)
+    other_variables = {f"other{i}": array[ARRAY] + i for i in range(6)}
+    names = [*other_variables]
+    dataset = array.assign(other_variables)[[*names[:3], ARRAY, *names[3:]]]
+    encoding = dict.fromkeys(dataset.data_vars, chunking)
+    dataset.to_netcdf(folder / "netcdf-large", engine="h5netcdf", encoding=encoding)
 
 
 def _write_references(source: Path, target: Path, url: str) -> None:

@@ -18,7 +18,7 @@ from helpers.findings import (
     read_findings,
     write_findings,
 )
-from wire.errors import UserError
+from tests.refusals import refused
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -55,13 +55,13 @@ def test_there_may_be_none(tmp_path: Path) -> None:
 def test_what_is_no_findings_is_refused(tmp_path: Path, text: str) -> None:
     """In one line, whatever a stranger's file holds."""
     (tmp_path / "c.findings.csv").write_text(text)
-    with pytest.raises(UserError, match=r"^c\.findings\.csv: not the findings of a page"):
+    with refused(r"c\.findings\.csv", "^not the findings of a page"):
         read_findings(tmp_path / "c.csv")
 
 
 def test_a_key_stands_once(tmp_path: Path) -> None:
     """A claim is no finding, and none of them is the noise."""
-    with pytest.raises(UserError, match="gain, which a finding has"):
+    with refused("claims", "^gain, which a finding has$"):
         write_findings(tmp_path / "c.csv", {"gain": 1.0}, {"gain": True}, noise=0, n_blocks=1)
 
 
@@ -77,7 +77,7 @@ def test_the_table_says_what_other_pages_quote(tmp_path: Path) -> None:
 
 def test_a_claim_is_of_findings_that_are_there(tmp_path: Path) -> None:
     """Its sentence has something to print."""
-    with pytest.raises(UserError, match="helps: of lost"):
+    with refused("claims: helps", "^of lost$"):
         write_findings(tmp_path / "c.csv", {}, {"helps": Claim(True, of="lost")}, noise=0, n_blocks=1)  # fmt: skip
 
 

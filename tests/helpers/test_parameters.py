@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jsonschema
-import nbformat
 import papermill
 import pytest
 import yaml
@@ -22,7 +21,7 @@ from helpers.parameters import ArrayShape, Contains, DilationOrAuto, OneOf
 from helpers.paths import ROOT
 from runner import cases
 from runner.cases import find_parameters, find_studies, list_studies
-from wire.errors import UserError
+from tests.refusals import refused
 
 MODELS = {name: find_parameters(name) for name in list_studies()}
 CASES = sorted((ROOT / "parameters").glob("*/*/*.yaml"))
@@ -81,10 +80,9 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize(("overrides", "words"), REFUSED, ids=lambda value: str(value)[:40])
 def test_bad_values_are_named(overrides: dict[str, Any], words: list[str]) -> None:
     """One line has file, parameter, value and what is allowed."""
-    with pytest.raises(UserError) as caught:
+    with refused(f"{WHERE}.*", allowed=".") as caught:
         Made.check(overrides, WHERE)
     message = str(caught.value)
-    assert message.startswith(f"{WHERE}: ") and message.isprintable() and "allowed" in message
     assert all(word in message for word in words), message
     assert "hunter" not in message
 
@@ -98,7 +96,7 @@ def test_every_field_of_a_study_is_described(study: str, name: str) -> None:
     model = MODELS[study]
     one: FieldInfo = model.model_fields[name]
     for value in (None, {}):
-        with pytest.raises(UserError, match=f"^{WHERE}: {name}: "):
+        with refused(f"{WHERE}: {name}"):
             model.check({name: value}, WHERE)
     assert not one.is_required() and one.description and "\n" not in one.description
     extra = one.json_schema_extra
@@ -107,35 +105,52 @@ def test_every_field_of_a_study_is_described(study: str, name: str) -> None:
 
 @pytest.mark.parametrize("study", MODELS)
 def test_what_is_made_of_a_model_is_in_step(study: str) -> None:
-    """The cell of its notebook, papermill's help, the schema of its cases, and its defaults."""
+    """Papermill reads each parameter with its help out of the cell, and the schema takes the defaults."""
     model = MODELS[study]
     defaults = model().model_dump()
     assert model.read({**defaults, "pandas": object()}) == defaults
-    source = ROOT / "notebooks" / f"{study}.ipynb"
-    [cell] = [
-        cell
-        for cell in nbformat.read(source, as_version=4).cells
-        if "parameters" in cell.metadata.get("tags", [])
-    ]
-    given = {line.target.id: ast.literal_eval(line.value) for line in ast.parse(cell.source).body}
-    assert given == defaults
-    told = papermill.inspect_notebook(str(source))
-    assert set(told) == set(defaults)
-    for name, one in model.model_fields.items():
-        assert told[name]["help"].startswith(one.description)
-        assert re.fullmatch(r"(list\[)*(str|int|float)\]*", told[name]["inferred_type_name"])
+    shared = ROOT / "notebooks" / f"{study}.ipynb"
+    for source in [shared] if shared.exists() else sorted(shared.parent.glob(f"{study}.*.ipynb")):
+        told = papermill.inspect_notebook(str(source))
+        if source == shared:
+            values = {name: ast.literal_eval(about["default"]) for name, about in told.items()}
+            assert values == defaults
+        for name in told:
+            assert told[name]["help"].startswith(model.model_fields[name].description)
+            assert re.fullmatch(r"(list\[)*(str|int|float)\]*", told[name]["inferred_type_name"])
     schema = json.loads((ROOT / "parameters" / f"{study}.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(defaults, schema)
 
 
 def test_nothing_is_left_to_derive(tmp_path: Path) -> None:
-    """The committed schemas are what `wire derive` writes, and it mends what is not."""
+    """The committed schemas and cells are what `wire derive` writes, and it mends what is not."""
+    (tmp_path / "notebooks").mkdir()
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        notebook = json.loads(path.read_text())
+        [cell] = [
+            cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", [])
+        ]
+        cell["source"] = ["n_blocks: int = 3  # of old"]
+        (tmp_path / "notebooks" / path.name).write_text(json.dumps(notebook))
     changed = cases.write_derived(tmp_path)
-    assert {path.name for path in changed} == {f"{study}.schema.json" for study in MODELS}
+    assert {path.name for path in changed if path.suffix == ".json"} == {
+        f"{study}.schema.json" for study in MODELS
+    }
+    assert {path.stem.partition(".")[0] for path in changed if path.suffix == ".ipynb"} == {*MODELS}
     for path in changed:
-        assert path.read_bytes() == (ROOT / "parameters" / path.name).read_bytes()
+        assert path.read_bytes() == (ROOT / path.relative_to(tmp_path)).read_bytes()
     assert cases.write_derived(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "title", [f"{study}.{case}" for study in MODELS for case in MODELS[study].own_notebooks]
+)
+def test_the_notebook_of_a_case_has_defaults_that_its_study_can_run_with(title: str) -> None:
+    """They are checked as a case file is."""
+    told = papermill.inspect_notebook(str(ROOT / "notebooks" / f"{title}.ipynb"))
+    values = {name: ast.literal_eval(about["default"]) for name, about in told.items()}
+    MODELS[title.partition(".")[0]].check(values, title)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: "/".join(path.parts[-3:]))

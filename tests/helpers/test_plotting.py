@@ -18,15 +18,15 @@ from helpers.arrays.readers import READERS
 from helpers.benchmark.record import read_published
 from helpers.plotting import palette
 from helpers.plotting.figures import number_axis
-from helpers.plotting.palette import _STYLES, STYLE, Style, find_style
+from helpers.plotting.palette import STYLE, Style, find_style, list_styles
 from helpers.plotting.tables import count_rows, show
 from studies.caching_costs.caches import CACHES
 from studies.caching_costs.staleness import WATCHED
 from studies.chunk_shape.layouts import Medium, make_accesses
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.requests_in_flight.workload import POOLS
+from tests.refusals import refused
 from wire.costs.bill import OPTIONS
-from wire.errors import UserError
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ KINDS: tuple[palette.Kind, ...] = get_args(palette.Kind)
 
 @pytest.mark.parametrize(
     ("name", "style"),
-    [(f"{kind} {name}", style) for kind in KINDS for name, style in _STYLES[kind].items()],
+    [(f"{kind} {name}", style) for kind in KINDS for name, style in list_styles(kind).items()],
 )
 def test_labels_in_these_colours_can_be_read(name: str, style: Style) -> None:
     """Each colour has a contrast of at least 4.5 to 1 on white, as text needs."""
@@ -77,7 +77,7 @@ def lab(color: str, deficiency: list[list[float]]) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_colours_differ_for_the_colour_blind(kind: palette.Kind, deficiency: str) -> None:
     """Any two of a kind differ by their marks; two colours differ by 14 in CIE Lab."""
-    for one, other in itertools.combinations(_STYLES[kind].values(), 2):
+    for one, other in itertools.combinations(list_styles(kind).values(), 2):
         assert one.marker != other.marker
         if one.color != other.color:
             seen = [lab(style.color, DEFICIENCIES[deficiency]) for style in (one, other)]
@@ -103,7 +103,7 @@ REGISTRIES: dict[palette.Kind, Collection[str]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_registered_can_be_drawn(kind: palette.Kind) -> None:
     """Every entry of a registry has a style, and no style stands for nothing."""
-    assert {*_STYLES[kind]} == {*REGISTRIES[kind]}
+    assert {*list_styles(kind)} == {*REGISTRIES[kind]}
 
 
 def test_palettes_are_by_label_and_what_has_no_style_is_refused() -> None:
@@ -112,7 +112,7 @@ def test_palettes_are_by_label_and_what_has_no_style_is_refused() -> None:
         labels = palette.labels(kind)
         assert {*labels.values()} == {*palette.colors(kind)} == {*palette.markers(kind)}
         assert len({*labels.values()}) == len(labels), kind
-    with pytest.raises(UserError, match="^reader: no colour and marker for nothing; allowed: "):
+    with refused("reader", "^no colour and marker for nothing"):
         find_style("nothing", "reader")
     assert find_style("raw", "reader").label == "raw reads"
 

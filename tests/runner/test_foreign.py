@@ -15,6 +15,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from runner import foreign
+from runner.pages import is_of_case
 from tests.refusals import refused
 
 # What a resealed notebook may hold that acts in a browser, as HTML, as Markdown or inside a picture.
@@ -206,3 +207,14 @@ def test_other_cells_are_refused(tmp_path: Path) -> None:
         else:
             with refused("its text or code"):
                 foreign.rebuild(execute(notebook), sources)
+    # a case that has a notebook of its own today had that of its study then
+    own = path.with_name("study.case.ipynb")
+    [shared] = foreign.find_sources(own, [commits["old"]], tmp_path)
+    assert shared["cells"][0]["source"] == "old"
+
+
+def test_cells_of_another_case_are_on_no_page() -> None:
+    """Tags say of which case a cell is alone, in notebooks that several cases shared."""
+    metadata = [{}, {"tags": ["hide-input"]}, {"tags": ["only-one"]}, {"tags": ["only-other"]}]
+    cells = [{"metadata": each} for each in metadata]
+    assert [is_of_case(cell, "one") for cell in cells] == [True, True, True, False]

@@ -28,6 +28,7 @@ from helpers.paths import RENDERED, ROOT
 from runner import build, cases, cli, run
 from runner.cases import Case
 from tests import made
+from tests.refusals import refused
 from tests.rows import ORIGIN, make_row
 from tests.stores import becomes
 from tests.wire.test_redaction import ADDRESSES, SIGHTS
@@ -124,7 +125,7 @@ def test_a_first_look_has_one_block_with_which_a_run_goes_on(make_case: MakeCase
     case = make_case(text="n_blocks: 5\n", code=ROWS)
     assert run.run_case(case, quick=True).state == "done"
     assert read_records([case.result(".csv")])["block"].tolist() == [0]
-    with pytest.raises(UserError, match="study/one: not done; run it before"):
+    with refused("study/one", "^not done; run it before"):
         build.publish("laptop", case.root)
     assert run.run_case(case, quick=True).state == "done before"
     assert run.run_case(case).state == "done"
@@ -209,7 +210,7 @@ def test_the_table_tells_what_was_found(make_case: MakeCase) -> None:
         assert run.explain_failures(outcomes) == []
     assert max(map(len, table.splitlines()[:2])) < 180
     for noise in (0.079, math.nan):
-        quiet = run.Outcome(case, "done", found={NOISE: Finding(noise)})
+        quiet = run.Outcome(case, "done", findings={NOISE: Finding(noise)})
         assert ", unstable" not in run.summarise([quiet])
 
 
@@ -260,14 +261,12 @@ def test_bad_parameter_files_are_refused(
 def test_odd_and_unknown_names_are_refused(make_case: MakeCase) -> None:
     """One would reach the terminal and a script of its page; a typo is answered with what there is."""
     case = make_case()
-    with pytest.raises(UserError, match="SITE: 'moon'; allowed: laptop"):
+    with refused("SITE", "^'moon'", "laptop"):
         cases.find_cases("moon", case.root)
-    with pytest.raises(UserError, match="CASE: 'study/two'; allowed: study/one"):
+    with refused("CASE", "^'study/two'", "study/one"):
         cases.find_case("study/two", "laptop", case.root)
     (case.parameter_file.parent / "\x1b[31m<b>.yaml").touch()
-    with pytest.raises(
-        UserError, match=r"^case of study: '\\x1b\[31m<b>'; allowed: a name"
-    ) as told:
+    with refused("case of study", r"^'\\x1b\[31m<b>'", "a name") as told:
         cases.find_cases("laptop", case.root)
     assert str(told.value).isprintable()
 
@@ -314,7 +313,7 @@ def test_what_is_billed_is_said_and_bounded(
     assert said[1].startswith("study/wrong will not run: "), "not after the others took an hour"
     run.check_expected([own], said.append, quick=True)
     assert "about 1,000 requests" in said[2]
-    with pytest.raises(UserError, match="--max-usd: 2; 2.5 USD are expected"):
+    with refused("--max-usd", "^2; 2.5 USD are expected"):
         run.check_expected([own, own], said.append, max_usd=2.0)
 
 
@@ -433,11 +432,11 @@ def test_results_are_published_whole_or_refused(make_case: MakeCase) -> None:
     """Of a commit and of five blocks at least; findings go with them, and others stay where they are."""
     case = make_case(text="n_blocks: 4\n", code=ROWS + FOUND.format(noise=0.01))
     run.run_case(case)
-    with pytest.raises(UserError, match="4 blocks; allowed: at least 5"):
+    with refused("study/one", "4 blocks", "at least 5"):
         build.publish("laptop", case.root)
     case.parameter_file.write_text("n_blocks: 5\n")
     run.run_case(case)
-    with pytest.raises(UserError, match=f"CASE: 'nothing/here'; allowed: .*{case.title}"):
+    with refused("CASE", "^'nothing/here'$", case.title):
         build.publish("laptop", case.root, titles=["nothing/here"])
     published = build.publish("laptop", case.root, titles=[case.title])
     names = {"one.csv", f"one{SUFFIX}", "one.ipynb", "one.runs.json"}
@@ -446,7 +445,7 @@ def test_results_are_published_whole_or_refused(make_case: MakeCase) -> None:
     assert cases.find_damage(page, rows) == ""
     make_case(text="n_blocks: 5\n", code=ROWS.replace("block=block", "block=block, is_dirty=True"))
     run.run_case(case)
-    with pytest.raises(UserError, match="in no commit; allowed: a record of a clean checkout"):
+    with refused("study/one", "in no commit", "a record of a clean checkout"):
         build.publish("laptop", case.root)
 
 
@@ -502,8 +501,8 @@ def test_what_would_measure_or_fails_leaves_the_page(
     paths = [case.result(suffix, "reference") for suffix in (".ipynb", ".csv")]
     before = [path.read_bytes() for path in paths]
     write_notebook(case.source, code=code)
-    with pytest.raises(UserError, match=told):
+    with refused("--render", told):
         run.render_case(case)
     assert [path.read_bytes() for path in paths] == before
-    with pytest.raises(UserError, match="study/two is not in the reference"):
+    with refused("--render", "study/two is not in the reference"):
         run.render_case(Case("laptop", "study", "two", case.root))

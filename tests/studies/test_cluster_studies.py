@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,8 +17,6 @@ from helpers.arrays.clusters import Cluster, open_cluster
 from helpers.arrays.readers import READERS
 from helpers.arrays.stores import Entry, StoredArray
 from helpers.benchmark.contender import CheckError
-from helpers.paths import ROOT
-from runner.pages import is_of_case
 from studies.cluster_studies import apart, findings, opendap
 from studies.cluster_studies.parameters import Parameters
 from studies.cluster_studies.sources import (
@@ -30,11 +27,11 @@ from studies.cluster_studies.sources import (
     limit_link,
     make_layouts,
 )
+from tests.refusals import refused
 from tests.stores import make_location, make_stored
 from wire.bed.networks import get_profile
 from wire.bed.proxy import open_proxy
 from wire.bed.testbed import Server, Testbed
-from wire.errors import UserError
 
 
 @dataclass
@@ -51,7 +48,7 @@ class Place:
         one = SOURCES[name]
         testbed = self.testbeds[one.layout == "opendap"]
         made = self.made.get(one.layout)
-        way = SourceRead(self.array, READERS["zarr-s3fs"], testbed, self.cluster, one, made)
+        way = SourceRead(self.array, one.reader, testbed, self.cluster, one, made)
         way = replace(way, **wrong)
         way.prepare()
         result = way.open().compute()
@@ -163,37 +160,26 @@ def test_entries_are_those_of_the_catalogue() -> None:
     """The case of a hub names all eight, which the parameters find."""
     assert len(ENTRIES) == 8
     Parameters.check({"contenders": [], "entries": [*ENTRIES]}, "a case")
-    with pytest.raises(UserError, match="dataset: 'nothing'; allowed: "):
+    with refused("a case: dataset", "^'nothing'$"):
         Parameters.check({"entries": ["nothing"]}, "a case")
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "where", "allowed"),
     [
-        ({"contenders": []}, "contenders: none; allowed: at least one"),
-        ({"store": "s3://bucket/a", "profile": "loopback"}, "allowed: none but entries"),
-        ({"contenders": ["csv"], "steps_per_worker": 1, "array_shape": [2, 1, 180, 360]}, "as a table"),
-        ({"contenders": ["zarr-2020"], "steps_per_worker": 2}, "together at most 1"),
+        ({"contenders": []}, "contenders", "^at least one"),
+        ({"store": "s3://bucket/a", "profile": "loopback"}, "contenders", "^none but entries"),
+        ({"contenders": ["csv"], "steps_per_worker": 1, "array_shape": [2, 1, 180, 360]},
+         "steps_per_worker", "as a table"),
+        ({"contenders": ["zarr-2020"], "steps_per_worker": 2}, "steps_per_worker", "^together at most 1"),
     ],
 )  # fmt: skip
-def test_parameters_that_do_not_fit_are_refused(given: dict[str, Any], told: str) -> None:
+def test_parameters_that_do_not_fit_are_refused(
+    given: dict[str, Any], where: str, allowed: str
+) -> None:
     """One line says what is allowed."""
-    with pytest.raises(UserError, match=told):
+    with refused(f"a case: {where}", allowed=allowed):
         Parameters.check(given, "a case")
-
-
-@pytest.mark.parametrize(
-    ("case", "other"), [("stores-of-2020", "2022"), ("formats-of-2022", "2020")]
-)
-def test_a_page_has_the_findings_of_its_study_alone(case: str, other: str) -> None:
-    """One notebook serves two studies; its tags say which cells are on the page of one case."""
-    cells = nbformat.read(ROOT / "notebooks" / "cluster-studies.ipynb", as_version=4).cells
-    kept = [cell.source for cell in cells if is_of_case(cell, case)]
-    heads = [line for text in kept for line in text.splitlines() if line.startswith("### ")]
-    assert "## Findings" in kept
-    assert len(heads) >= 3
-    assert not [head for head in heads if other in head]
-    assert sum("plt.subplots" in text for text in kept) == 1
 
 
 def test_a_link_carries_array_bytes(place: Place) -> None:

@@ -14,7 +14,7 @@ from helpers.benchmark import statistics
 from studies.flipped_bytes import findings, workload
 from studies.flipped_bytes.parameters import Parameters
 from studies.flipped_bytes.protection import FORMATS
-from wire.errors import UserError
+from tests.refusals import refused
 
 ARRAY = np.random.default_rng(1).normal(size=(1, 2, 32, 48)).astype(np.float32)
 CHUNK = (1, 1, 32, 48)
@@ -60,7 +60,7 @@ def test_a_format_without_its_package_is_refused_at_the_door(
     """One line names the format, and what to install."""
     lacking = replace(FORMATS["zarr"], packages=("no_such_package",))
     monkeypatch.setitem(FORMATS, "tensorstore", lacking)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="'tensorstore' cannot be read.*install no_such_package"):
+    with refused("case: formats", "'tensorstore' cannot be read", "install no_such_package"):
         Parameters.check({"formats": ["zarr", "tensorstore"]}, "case")
 
 

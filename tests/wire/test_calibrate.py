@@ -28,7 +28,7 @@ from wire.calibrate.figures import (
     N_PIECES,
     N_STREAMS,
     SMALL_NBYTES,
-    Seen,
+    Observations,
     accepted_per_s,
     lane_nbytes,
     list_more,
@@ -86,9 +86,9 @@ def test_a_limit_is_found(limit: float, offered: float) -> None:
     assert accepted_per_s(asked) == pytest.approx(limit, rel=0.05)
 
 
-def make_seen() -> Seen:
+def make_seen() -> Observations:
     """Return what a store of 30 ms, 10 MB/s a stream and 30 MB/s in all shows."""
-    return Seen(
+    return Observations(
         delays_s=[0.03] * 90 + [0.1] * 10,
         streams_mb_per_s=[9.9, 10.0, 10.1],
         together_mb_per_s={2: 20.0, 4: 30.0, 8: 30.2},
@@ -118,7 +118,7 @@ def test_what_is_not_known_is_not_told() -> None:
     figures = make_figures(seen, "x")
     assert figures["aggregate_mb_per_s"] == 30.0 and not seen.has_growth_ended
     assert "where it still grew" in figures["sources"]["aggregate_mb_per_s"]
-    assert make_figures(Seen(), "x") == {"sources": {}}
+    assert make_figures(Observations(), "x") == {"sources": {}}
 
 
 def test_connections_read_no_more_than_they_can_need() -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.refusals import refused
 from tests.stores import becomes, listens, lives
 from wire.children import start_child
-from wire.errors import UserError
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(120)"]
 # Takes a port, starts a process in another session, says both and stays.
@@ -156,7 +156,7 @@ def test_an_early_end_is_one_line(code: str, said: str, tmp_path: Path) -> None:
     log = tmp_path / "a log"
     with (
         start_child([sys.executable, "-c", code], log=log) as child,
-        pytest.raises(UserError, match=rf"^\S+: ended with {said}; log: {log}$"),
+        refused(r"\S+", f"^ended with {said}; log: {log}$"),
     ):
         child.wait_until(lambda: False)
 
@@ -180,11 +180,11 @@ def test_the_environment_is_what_was_given(tmp_path: Path) -> None:
 
 def test_what_cannot_be_started_or_waited_for_is_one_line(tmp_path: Path) -> None:
     """A missing program, a log in a folder that is not there, and a child that never gets ready."""
-    with pytest.raises(UserError, match=r"^/no/such: cannot be started \(nothing is there\)$"):
+    with refused("/no/such", r"^cannot be started \(nothing is there\)$"):
         start_child(["/no/such"])
-    with pytest.raises(UserError, match=r"^log .*/no/log: cannot be written \(nothing is there"):
+    with refused("log .*/no/log", r"^cannot be written \(nothing is there\)$"):
         start_child(SLEEP, log=tmp_path / "no" / "log")
-    with start_child(SLEEP) as child, pytest.raises(UserError, match=r"not ready in 0\.1 s"):
+    with start_child(SLEEP) as child, refused("python", r"not ready in 0\.1 s"):
         child.wait_until(lambda: False, timeout_s=0.1)
     child.stop()  # a second time, which does no harm
     assert not child.is_running

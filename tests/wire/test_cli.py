@@ -16,6 +16,7 @@ import pytest
 
 from helpers.paths import ROOT
 from runner import build, cases
+from tests.refusals import refused
 from wire.cli import end_well, main
 from wire.errors import UserError, say
 from wire.files import check_file, check_name, replace_file
@@ -76,8 +77,8 @@ def test_help_imports_no_command() -> None:
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (UserError("seed: 2"), "error: seed: 2"),
-        (UserError("a\x1b[31mb"), r"error: a\\x1b\[31mb"),
+        (UserError("seed", 2), "error: seed: 2"),
+        (UserError("a", "\x1b[31mb"), r"error: a: \\x1b\[31mb"),
         (OSError(errno.ENOSPC, "No space left", "a\x1b[31mb"), r"error: a\\x1b\[31mb: no space is left; allowed"),
         (ModuleNotFoundError("no", name="zarr"), r"error: wire .*: zarr is not installed; allowed: after pip"),
         (OSError(errno.EBADF, "at redis://u:secret@host"), r"(?s)Traceback.*redis://\*\*\*@host"),
@@ -199,9 +200,8 @@ def test_a_site_is_a_folder_and_no_way_out(tmp_path: Path, site: str) -> None:
         lambda: build.publish(site, tmp_path),
         lambda: build.stage(site, root=tmp_path),
     ):
-        with pytest.raises(UserError, match=r"^SITE: .*; allowed: ") as caught:
+        with refused("SITE", allowed="."):
             act()
-        assert str(caught.value).isprintable()
     assert {path.name for path in tmp_path.iterdir()} == {"laptop", "parameters"}
     assert check_name("my-site_2.b") == "my-site_2.b"
 
@@ -209,7 +209,7 @@ def test_a_site_is_a_folder_and_no_way_out(tmp_path: Path, site: str) -> None:
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     """Reading one would never end."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="no file; allowed: a regular file"):
+    with refused(".*/pipe", "^no file$", "^a regular file$"):
         check_file(tmp_path / "pipe")
     assert check_file(tmp_path / "nothing yet") and check_file(tmp_path / ("a" * 300))
 

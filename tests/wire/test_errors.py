@@ -15,12 +15,12 @@ from pydantic_core import PydanticKnownError
 from pydantic_core._pydantic_core import list_all_errors
 
 from wire import cli
-from wire.decide.question import Asked
+from wire.decide.question import DecideOptions
 from wire.errors import (
     UserError,
     convert_system_error,
     convert_validation_error,
-    explain_system,
+    describe_system_error,
 )
 
 KINDS = {kind["type"]: kind for kind in list_all_errors()}
@@ -86,9 +86,9 @@ def test_models_refuse_in_our_words(values: dict[str, Any], said: tuple[str, ...
 def test_options_of_decide_are_refused_in_our_words(value: Any) -> None:
     """Whatever is put into one of them, from the command line or by a program."""
     refusals = list[UserError]()
-    for name in Asked.model_fields:
+    for name in DecideOptions.model_fields:
         try:
-            Asked(**{name.replace("_", "-"): value})
+            DecideOptions(**{name.replace("_", "-"): value})
         except ValidationError as error:
             refusals.append(convert_validation_error(error, depth=1))
         except UserError as error:  # of two options together
@@ -110,7 +110,7 @@ def test_the_system_refuses_in_our_words() -> None:
     for code in {number for name, number in vars(errno).items() if name.startswith("E")}:
         error = OSError(code, os.strerror(code), "some/file")
         refusal = convert_system_error(error)
-        for text in (explain_system(error), str(refusal)):
+        for text in (describe_system_error(error), str(refusal)):
             assert os.strerror(code) not in text and type(error).__name__ not in text
             assert "Errno" not in text and "\n" not in text
         assert refusal.where == "some/file"

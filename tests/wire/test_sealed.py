@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import refused
 from wire import files
-from wire.errors import UserError
 from wire.files import is_writable_by_others, make_private
 from wire.sealed import check_owner, is_sealed, seal
 
@@ -64,7 +64,7 @@ def test_a_place_that_others_write_to_is_refused(program: Path, place: str) -> N
     """On the way to a program, the program and its record: each could be replaced."""
     opened = Path(os.path.normpath(program.parent / place))
     opened.chmod(0o777)
-    with pytest.raises(UserError, match=rf"cache: .*{opened.name}.*by others.*allowed: [^\n]*$"):
+    with refused("cache", f"{opened.name}.*by others", "."):
         is_sealed(program)
     opened.chmod(0o755)
     assert is_sealed(program)
@@ -73,7 +73,7 @@ def test_a_place_that_others_write_to_is_refused(program: Path, place: str) -> N
 def test_a_file_of_an_environment_that_others_write_to_is_refused(venv: Path) -> None:
     """Compiled modules too, for those are what is run."""
     (venv / "lib" / "__pycache__" / "module.pyc").chmod(0o666)
-    with pytest.raises(UserError, match="module.pyc.*by others"):
+    with refused("cache", "module.pyc.*by others"):
         is_sealed(venv)
 
 
@@ -90,7 +90,7 @@ def test_a_folder_where_all_may_write_may_lie_on_the_way(program: Path) -> None:
 def test_what_is_a_strangers_is_refused(program: Path, name: str) -> None:
     """A folder, a program or a record."""
     os.chown(program.parent / name, STRANGER, STRANGER)
-    with pytest.raises(UserError, match="belongs to another user"):
+    with refused("cache", "belongs to another user"):
         is_sealed(program)
 
 
@@ -101,7 +101,7 @@ def test_a_link_of_a_stranger_is_refused(program: Path, tmp_path: Path) -> None:
     link.symlink_to(program.parent)
     check_owner(link / "program")
     os.lchown(link, STRANGER, STRANGER)
-    with pytest.raises(UserError, match="link: belongs to another user"):
+    with refused("cache", "link: belongs to another user"):
         check_owner(link / "program")
 
 
@@ -159,7 +159,7 @@ def test_a_group_of_one_is_no_other_user(
     if is_private:
         make_private(folder)
     else:
-        with pytest.raises(UserError, match="others may write to it"):
+        with refused("folder", "others may write to it"):
             make_private(folder)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wire.errors import UserError
+from tests.refusals import refused
 from wire.untrusted import UntrustedFolder
 
 
@@ -53,15 +53,14 @@ def test_what_is_no_bounded_file_is_refused(make: Callable[[Path], object], tmp_
     """None of these is waited for, followed or shown as a traceback."""
     (tmp_path / "below").mkdir()
     make(tmp_path / "below" / "x.json")
-    with pytest.raises(UserError, match="^trace of a stranger: ") as refusal:
+    with refused("trace of a stranger", ".", "."):
         UntrustedFolder(tmp_path, "trace of a stranger").read_json("below/x.json", max_nbytes=1000)
-    assert "\n" not in str(refusal.value) and "; allowed: " in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", ["", "/etc/hostname", "../x", "a/../../x", "a\0b"])
 def test_a_name_stays_below_the_folder(name: str, tmp_path: Path) -> None:
     """A name may come from a stranger too."""
-    with pytest.raises(UserError, match="a path below the folder"):
+    with refused("folder .*", "is no name$", "^a path below the folder$"):
         UntrustedFolder(tmp_path).read_bytes(name)
 
 
@@ -73,7 +72,7 @@ def test_a_regular_file_is_read_as_it_is(tmp_path: Path) -> None:
     folder = UntrustedFolder(tmp_path / "link")
     assert folder.read_json("a.json") == {"a": "[" * 50 + '"', "b": 1.5}
     assert "\r\n" in folder.read_text("a.json")
-    with pytest.raises(UserError, match="more than 0 lines"):
+    with refused("folder .*/link", "more than 0 lines$", "^at most 0$"):
         folder.read_text("a.json", max_lines=0)
 
 
@@ -84,8 +83,8 @@ def test_files_are_listed_and_nothing_else_is(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     folder = UntrustedFolder(tmp_path)
     assert folder.list_files() == ["a.json", "b/c.csv"]
-    with pytest.raises(UserError, match="more than 1 files"):
+    with refused("folder .*", "^more than 1 files$", "^at most 1$"):
         folder.list_files(max_files=1)
     (tmp_path / "b" / "x").symlink_to("/")
-    with pytest.raises(UserError, match="b/x is no regular file"):
+    with refused("folder .*", "^b/x is no regular file$"):
         folder.list_files()

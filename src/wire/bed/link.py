@@ -95,7 +95,7 @@ def normal_variates(rng: Random) -> Iterator[float]:
 
 
 class Clock:
-    """Tell when bytes have passed a link, if they enter it now; an idle one gathers a quantum of credit.
+    """Compute when bytes that enter a link now have passed it; an idle one gathers a quantum of credit.
 
     One without a rate lets them pass at once.
     """
@@ -200,7 +200,7 @@ class Link:
             if rate is not None and worker != OWNER:
                 clock = Clock(rate, self.quantum_nbytes)
                 clocks.append(self._workers.setdefault(worker, clock))
-            return max(one.enter(now_s, nbytes, late_s=late_s) for one in clocks)
+            return max(clock.enter(now_s, nbytes, late_s=late_s) for clock in clocks)
 
 
 @dataclass(slots=True)
@@ -219,7 +219,7 @@ class Window:
     _round_s: float = 0.0  # when this round trip began
 
     def begin(self, profile: Profile, now_s: float) -> bool:
-        """Begin a body; tell whether its profile has windows at all."""
+        """Begin a body; return whether its profile has windows at all."""
         if profile.round_trip_s is None or profile.initial_window_nbytes is None:
             return False
         self._nbytes, self._trip_s = profile.initial_window_nbytes, profile.round_trip_s

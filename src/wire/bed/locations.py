@@ -78,7 +78,7 @@ class Location:
         return (*(text for text in texts if text), *find_secrets(self.endpoint_url))
 
     def fsspec_options(self) -> dict[str, Any]:
-        """Give the options with which fsspec makes a client, otherwise at its defaults."""
+        """Return the options with which fsspec makes a client, otherwise at its defaults."""
         if self.scheme == "gs":
             return {"token": "anon"}
         if self.scheme == "file":
@@ -140,7 +140,7 @@ class Location:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Say in one line that the store is full, where something is written into it."""
+        """Refuse in one line a write for which the store has no room."""
         try:
             yield
         except Exception as error:  # each client has errors of its own
@@ -155,7 +155,7 @@ class Location:
             obstore.delete(client, [entry["path"] for entry in page])
 
     def _icechunk_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give the options by which Icechunk reaches the server, and those by which it signs."""
+        """Return the options by which Icechunk reaches the server, and those by which it signs."""
         server = {
             "region": self.region,
             "endpoint_url": self.endpoint_url,
@@ -169,7 +169,7 @@ class Location:
         return server, keys
 
     def icechunk_storage(self) -> Any:
-        """Tell Icechunk where a repository lies."""
+        """Return where a repository lies, as Icechunk wants it."""
         import icechunk  # an extra that not everyone has
 
         server, keys = self._icechunk_options()
@@ -185,10 +185,10 @@ class Location:
         (server, keys), is_path = self._icechunk_options(), bool(self.endpoint_url)
         reached = icechunk.s3_store(s3_compatible=is_path, force_path_style=is_path, **server)
         config.set_virtual_chunk_container(icechunk.VirtualChunkContainer(bucket, reached))
-        who: Any = icechunk.s3_anonymous_credentials()
+        chunk_credentials: Any = icechunk.s3_anonymous_credentials()
         if self.access_key:
-            who = icechunk.s3_static_credentials(**keys)
-        allowed = icechunk.containers_credentials({bucket: who})
+            chunk_credentials = icechunk.s3_static_credentials(**keys)
+        allowed = icechunk.containers_credentials({bucket: chunk_credentials})
         return {"config": config, "authorize_virtual_chunk_access": allowed}
 
     def botocore(self, **settings: Any) -> Any:
@@ -283,7 +283,7 @@ class Location:
 
 
 def is_here(endpoint_url: str | None) -> bool:
-    """Tell whether an address is of this machine, to which no proxy leads."""
+    """Return whether an address is of this machine, to which no proxy leads."""
     return urlsplit(endpoint_url or "").hostname in ("localhost", "127.0.0.1", "::1")
 
 
@@ -346,13 +346,13 @@ def _find_credentials(session: Any, *, is_amazon: bool) -> tuple[str | None, ...
     try:
         if not is_amazon:
             session.get_component("credential_provider").remove("iam-role")
-        found = session.get_credentials()
-        return tuple(found.get_frozen_credentials()[:3]) if found else (None, None, None)
+        keys = session.get_credentials()
+        return tuple(keys.get_frozen_credentials()[:3]) if keys else (None, None, None)
     except botocore.exceptions.BotoCoreError as error:
-        told = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise UserError(
             "store",
-            f"its credentials cannot be had ({told})",
+            f"its credentials cannot be had ({reason})",
             "keys in the environment, a profile, a role, or none of these for anonymous access",
         ) from error
 

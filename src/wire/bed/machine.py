@@ -195,11 +195,11 @@ class Machine:
 
     def find(self, *, is_new: bool = True) -> set[int]:
         """Look for processes that are new; return these."""
-        found = find_tree(self._root, self._but) - self.processes.keys()
-        for pid in found:
+        new_processes = find_tree(self._root, self._but) - self.processes.keys()
+        for pid in new_processes:
             with suppress(OSError):
                 self.processes[pid] = _Process(pid, is_new=is_new)
-        return found
+        return new_processes
 
     def look(self, credit_s: float = CREDIT_S, *, is_stopped: bool = False) -> float:
         """Charge what was computed since the last look; return the largest debt, in real seconds.
@@ -220,7 +220,7 @@ class Machine:
             used_s, delayed_s, debt_s = used_s + more_s, delayed_s + later_s, max(debt_s, most_s)
             self.spent.thread_s = max(self.spent.thread_s, process.busiest_s)
         if is_stopped:
-            n_threads = sum(len(one.threads) for one in self.processes.values())
+            n_threads = sum(len(process.threads) for process in self.processes.values())
             self._stop_s = min(used_s, _STOP_S * n_threads)
             used_s -= self._stop_s
         else:
@@ -247,15 +247,15 @@ class Machine:
         for process in self.processes.values():
             if process.is_stopped != (debt_s > 0):
                 process.signal(order)
-        found = set[int]()
+        members = set[int]()
         if now_s - self._threads_s > _THREADS_S:
             self._threads_s = now_s
             for process in self.processes.values():
                 process.find_threads()
         if now_s - self._processes_s > _PROCESSES_S:
-            self._processes_s, found = now_s, self.find()
+            self._processes_s, members = now_s, self.find()
         self.due_s = now_s + (max(debt_s, CREDIT_S) if debt_s > 0 else TICK_S)
-        return found
+        return members
 
     def free(self) -> None:
         """Let all go on."""
@@ -275,12 +275,12 @@ def find_tree(root: int, but: Collection[int]) -> set[int]:
         with suppress(OSError):  # it has ended
             after = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2]
             children[int(after.split()[1])].append(int(name))
-    found, left = set[int](), [root]
+    tree, left = set[int](), [root]
     while left:
         if (pid := left.pop()) not in but:
-            found.add(pid)
+            tree.add(pid)
             left += children[pid]
-    return found
+    return tree
 
 
 @contextmanager
@@ -309,7 +309,9 @@ def observed(pids: Sequence[int], but: Collection[int] = ()) -> Iterator[Spent]:
 
 def _add(machines: Sequence[Machine]) -> tuple[float, float]:
     spent = [machine.spent for machine in machines]
-    return sum(one.client_s for one in spent), max(one.thread_s for one in spent)
+    return sum(spent_cpu.client_s for spent_cpu in spent), max(
+        spent_cpu.thread_s for spent_cpu in spent
+    )
 
 
 class Governor:
@@ -347,12 +349,12 @@ def open_governor() -> Iterator[Governor]:
 
 def _open_guard() -> int:
     """Fork what lets all go on when this process has ended, however; return where it learns of whom."""
-    theirs, ours = os.pipe()
+    child_end, own_end = os.pipe()
     if os.fork():
-        os.close(theirs)
-        return ours
-    os.close(ours)
-    pids = b"".join(iter(lambda: os.read(theirs, 4096), b""))
+        os.close(child_end)
+        return own_end
+    os.close(own_end)
+    pids = b"".join(iter(lambda: os.read(child_end, 4096), b""))
     for pid in pids.split():
         with suppress(OSError):
             os.kill(int(pid), signal.SIGCONT)
@@ -381,8 +383,8 @@ def main(descriptor: str) -> None:
                 else:
                     pids, n_processors, dilation, but = order
                     but |= {os.getpid(), *pids}
-                    given = {"n_processors": n_processors, "dilation": dilation}
-                    machines = [Machine(pid, but - {pid}, **given) for pid in pids]
+                    options = {"n_processors": n_processors, "dilation": dilation}
+                    machines = [Machine(pid, but - {pid}, **options) for pid in pids]
                     for machine in machines:
                         _tell(guard, {*machine.processes})
                     orders.send(True)

@@ -1,4 +1,4 @@
-"""The little of HTTP/1.1 that the proxy must understand: heads, and the framing of bodies."""
+"""The little of HTTP/1.1 that a relay must understand: heads, and the framing of bodies."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ import re
 import select
 import socket
 import ssl
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 # Larger heads are refused; S3 allows 8 KB of headers.
 MAX_HEAD_NBYTES = 1 << 16
 
-# Lines of chunked framing: a length, an extension, a trailer.
-MAX_LINE_NBYTES = 1 << 12
-
-# Seconds from the first byte of a head, or of such a line, to its last.
+# Seconds from the first byte of a head to its last.
 HEAD_TIMEOUT_S = 10.0
 
 # Bytes read with a head: a body's beginning comes along and is copied, so no
@@ -131,37 +125,26 @@ def key_of(target: bytes) -> str:
 
 def range_of(request: Head, response: Head | None) -> tuple[int | None, int | None]:
     """Return start and length in bytes of the range that a request asks for."""
-    asked = _RANGE.fullmatch(request.fields.get(b"range", b""))
-    if asked is None:
+    requested = _RANGE.fullmatch(request.fields.get(b"range", b""))
+    if requested is None:
         return None, None
     if response is not None and (
-        sent := _CONTENT_RANGE.match(response.fields.get(b"content-range", b""))
+        answered := _CONTENT_RANGE.match(response.fields.get(b"content-range", b""))
     ):
-        return int(sent[1]), int(sent[2]) - int(sent[1]) + 1
-    if not asked[1]:
-        return None, int(asked[2]) if asked[2] else None
-    return int(asked[1]), int(asked[2]) - int(asked[1]) + 1 if asked[2] else None
+        return int(answered[1]), int(answered[2]) - int(answered[1]) + 1
+    first, last = requested[1], requested[2]
+    if not first:
+        return None, int(last) if last else None
+    return int(first), int(last) - int(first) + 1 if last else None
 
 
 def is_readable(sock: socket.socket, seconds: float = 0) -> bool:
-    """Tell whether reading returns within so long."""
+    """Return whether a read returns within so many seconds."""
     if isinstance(sock, ssl.SSLSocket) and sock.pending():
         return True  # deciphered already: the kernel knows nothing of it
     poller = select.poll()
     poller.register(sock, select.POLLIN)
     return bool(poller.poll(1000 * seconds))
-
-
-def wait_for_either(first: Source, second: Source) -> Source:
-    """Wait until one of two senders has something to say, or closes, and return it; the first if both do."""
-    poller = select.poll()
-    for source in (first, second):
-        poller.register(source.sock, select.POLLIN)
-    while True:
-        for source in (first, second):
-            if source.hear():
-                return source
-        poller.poll()
 
 
 class ChunkFraming:
@@ -173,11 +156,26 @@ class ChunkFraming:
         self._left_nbytes = 0  # of this chunk, with the line's end after it
         self._line, self._is_trailer = b"", False
 
-    def follow(self, data: bytes) -> int:
-        """Take the bytes that come next, and return how many are the body's; all of what is no such framing."""
+    @property
+    def n_payload_left(self) -> int:
+        """Bytes of the payload of this chunk that are still to come."""
+        return max(self._left_nbytes - 2, 0)
+
+    def skip(self, nbytes: int) -> None:
+        """Note bytes of the payload of this chunk that have passed."""
+        self.nbytes += nbytes
+        self._left_nbytes -= nbytes
+
+    def follow(self, data: bytes, *, is_payload_left: bool = False) -> int:
+        """Follow the bytes that come next, to the payload of a chunk where that is left to be skipped.
+
+        Returns how many are the body's; all of what is no such framing.
+        """
         position = 0
         while position < len(data) and not (self.is_over or self.is_broken):
             if self._left_nbytes:
+                if is_payload_left and self.n_payload_left:
+                    break
                 n = min(self._left_nbytes, len(data) - position)
                 # the last two end the line
                 self.nbytes += max(min(n, self._left_nbytes - 2), 0)
@@ -203,116 +201,3 @@ class ChunkFraming:
             self._left_nbytes = nbytes + 2
         else:
             self._is_trailer = True
-
-
-class Source:
-    """Read heads and lines from a blocking socket; bytes read too far are kept for the body."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self._kept = b""
-
-    def _read_to(self, mark: bytes, limit_nbytes: int) -> bytes:
-        """Read up to and with `mark`; nothing if the sender closed before any byte."""
-        until_s = 0.0
-        while (end := self._kept.find(mark)) < 0:
-            if len(self._kept) > limit_nbytes:
-                raise BadHead(f"no end within {limit_nbytes} bytes")
-            if self._kept:  # nearly all come whole, so that nobody looks at the time
-                until_s = until_s or time.monotonic() + HEAD_TIMEOUT_S
-                left_s = until_s - time.monotonic()
-                if left_s <= 0 or not is_readable(self.sock, left_s):
-                    raise BadHead(f"no end within {HEAD_TIMEOUT_S:g} s")
-            more = self.sock.recv(READ_NBYTES)
-            if not more and self._kept:
-                raise PeerClosed("closed in the middle of a head")
-            if not more:
-                return b""
-            self._kept += more
-        return self.take_kept(end + len(mark))
-
-    def read_head(self) -> bytes:
-        """Read a head with the empty line that ends it; nothing if the sender closed."""
-        return self._read_to(b"\r\n\r\n", MAX_HEAD_NBYTES)
-
-    def read_request_head(self, pause_s: float | None = None) -> tuple[bytes, bool]:
-        """Read the head of a request; tell whether it is one: it may be too long, end, or pause for too long."""
-        while (end := self._kept.find(b"\r\n\r\n")) < 0 and len(self._kept) <= MAX_HEAD_NBYTES:
-            if self._kept and pause_s is not None and not is_readable(self.sock, pause_s):
-                break
-            more = self.sock.recv(READ_NBYTES)
-            if not more:
-                break
-            self._kept += more
-        return self.take_kept(end + 4 if end >= 0 else len(self._kept)), end >= 0
-
-    def read_head_as_it_comes(
-        self, pass_on: Callable[[bytes], None], pause_s: float
-    ) -> Head | bytes:
-        """Read the head of a response without a limit of time; what comes before a pause is passed on at once.
-
-        Returns the head with what is left to be passed on as its bytes, or those bytes alone where it is no
-        head: too long, or ended by the sender.
-        """
-        n_passed = 0
-        while (end := self._kept.find(b"\r\n\r\n")) < 0 and len(self._kept) <= MAX_HEAD_NBYTES:
-            if len(self._kept) > n_passed and not is_readable(self.sock, pause_s):
-                pass_on(self._kept[n_passed:])
-                n_passed = len(self._kept)
-            more = self.sock.recv(READ_NBYTES)
-            if not more:
-                break
-            self._kept += more
-        raw = self.take_kept(end + 4 if end >= 0 else len(self._kept))
-        with suppress(BadHead):
-            return replace(parse_response(raw if end >= 0 else b""), raw=raw[n_passed:])
-        return raw[n_passed:]
-
-    def read_line(self) -> bytes:
-        """Read a line of a chunked body with its end."""
-        if line := self._read_to(b"\r\n", MAX_LINE_NBYTES):
-            return line
-        raise PeerClosed("closed in the middle of a chunked body")
-
-    def read_chunk_length(self) -> tuple[bytes, int]:
-        """Read the line before a chunk of a body, and the bytes of that chunk."""
-        line = self.read_line()
-        if found := _CHUNK_LENGTH.fullmatch(line):
-            return line, int(found[1], 16)
-        raise PeerClosed("sent a chunk without a length")
-
-    def read_trailer(self) -> bytes:
-        """Read the lines that end a chunked body, no more than a head may have."""
-        lines = [self.read_line()]
-        while lines[-1] != b"\r\n":
-            lines.append(self.read_line())
-            if sum(map(len, lines)) > MAX_HEAD_NBYTES:
-                raise PeerClosed(f"sent a trailer of more than {MAX_HEAD_NBYTES} bytes")
-        return b"".join(lines)
-
-    def read_byte(self) -> int:
-        """Read one byte of a body."""
-        if data := self.take_kept(1) or self.sock.recv(1):
-            return data[0]
-        raise PeerClosed("closed in the middle of a body")
-
-    def hear(self) -> bool:
-        """Read what is there, without waiting; tell whether something is kept or the sender has closed."""
-        self.sock.settimeout(0)
-        try:
-            more = b"" if self._kept else self.sock.recv(READ_NBYTES)
-            self._kept += more
-        except (BlockingIOError, ssl.SSLWantReadError):  # of TLS something may come that is no byte
-            return False
-        finally:
-            self.sock.settimeout(None)
-        return True
-
-    def put_back(self, data: bytes) -> None:
-        """Keep what was taken and is of the next message."""
-        self._kept = data + self._kept
-
-    def take_kept(self, limit_nbytes: int) -> bytes:
-        """Take at most `limit_nbytes` of what was read too far."""
-        taken, self._kept = self._kept[:limit_nbytes], self._kept[limit_nbytes:]
-        return taken

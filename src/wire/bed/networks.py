@@ -150,9 +150,13 @@ def make_profile(name: str, figures: Mapping[Any, Any]) -> Profile:
     from pydantic import TypeAdapter, ValidationError
     from pydantic_core import to_json
 
-    known = [each.name for each in fields(Profile) if each.name not in ("name", "measurement")]
-    if unknown := [each for each in figures if each not in known]:
-        raise UserError(f"profile {name!r}", f"unknown field {show(unknown[0])}", ", ".join(known))
+    allowed_fields = [
+        field.name for field in fields(Profile) if field.name not in ("name", "measurement")
+    ]
+    if unknown := [name for name in figures if name not in allowed_fields]:
+        raise UserError(
+            f"profile {name!r}", f"unknown field {show(unknown[0])}", ", ".join(allowed_fields)
+        )
     try:
         # of JSON, in which a mapping may be a dataclass and a text is never a number
         text = to_json({**figures, "name": name}, inf_nan_mode="constants", fallback=str)
@@ -205,7 +209,10 @@ def _known_profiles() -> dict[str, Profile]:
     import yaml  # here, because the proxy's process needs no YAML and starts faster without
 
     text = Path(__file__).with_name("networks.yaml").read_text(encoding="utf-8")
-    return {name: make_profile(name, each) for name, each in yaml.safe_load(text).items()}
+    return {
+        name: make_profile(name, profile_figures)
+        for name, profile_figures in yaml.safe_load(text).items()
+    }
 
 
 def profile_names() -> tuple[str, ...]:
@@ -248,13 +255,13 @@ def get_profile(name: str) -> Profile:
     if not isinstance(measurement, dict):
         raise UserError(f"profile {name!r}: measurement", show(measurement), "a mapping")
     figures.pop("scale", None)  # always 1 in the files of earlier calibrations
-    found = replace(make_profile(name, figures), measurement=measurement)
-    if isinstance(measured_on := found.measurement.get("machine"), Mapping):
+    profile = replace(make_profile(name, figures), measurement=measurement)
+    if isinstance(measured_on := profile.measurement.get("machine"), Mapping):
         from wire.host import differences, machine
 
-        if others := "; ".join(differences(machine(), measured_on)):
-            _warn(f"{found.name} was measured on another machine: {others}")
-    return found
+        if other_machine := "; ".join(differences(machine(), measured_on)):
+            _warn(f"{profile.name} was measured on another machine: {other_machine}")
+    return profile
 
 
 @cache

@@ -34,14 +34,14 @@ class Proxy:
         """Where clients find the store through the proxy."""
 
     def find_lost(self) -> str:
-        """Say in a line that the proxy has ended, if it has."""
+        """Describe in a line that the proxy has ended; empty while it runs."""
         code = self._process.poll()
         return (
             "" if code is None else f"the proxy at {self.endpoint_url} has ended (exit code {code})"
         )
 
     def _command(self, *words: object) -> Any:
-        """Give a command and return its answer, which comes when it has been obeyed."""
+        """Send a command and return its answer, which comes when it has been obeyed."""
         with self._lock:
             try:
                 self._pipe.send(words)
@@ -116,8 +116,8 @@ def open_proxy(
     as many times slower, and its trace is in virtual seconds.
     """
     check_dilation(dilation)
-    given = (*_address(upstream_url), seed, dilation, os.getpid())
-    with open_python("wire.bed.process", *given) as (process, pipe):
+    arguments = (*_address(upstream_url), seed, dilation, os.getpid())
+    with open_python("wire.bed.process", *arguments) as (process, pipe):
         try:
             port = int(pipe.recv())
         except EOFError as error:

@@ -129,6 +129,6 @@ def open_store(
         )
         direct = server.locate(bucket)
         client = direct.botocore()
-        if bucket not in [known["Name"] for known in client.list_buckets()["Buckets"]]:
+        if bucket not in [entry["Name"] for entry in client.list_buckets()["Buckets"]]:
             client.create_bucket(Bucket=bucket)
         yield EmulatedStore(direct.through(proxy.endpoint_url), direct, proxy)

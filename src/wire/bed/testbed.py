@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import botocore.exceptions
 import botocore.session
@@ -34,7 +33,7 @@ from wire.bed.networks import Profile, check_profile
 from wire.bed.proxy import Proxy, open_proxy
 from wire.bed.requests import RequestRow
 from wire.children import GRACE_S, start_child
-from wire.errors import UserError, explain_system, say
+from wire.errors import UserError, describe_system_error, say
 from wire.files import cache_folder, make_private
 from wire.sealed import check_owner, is_sealed, seal
 
@@ -52,8 +51,10 @@ def find_or_build_versitygw() -> Path:
     """Return the path of versitygw at the pinned version, built on a first call, once by all that call."""
     if named := os.environ.get("ARRAYS_VERSITYGW"):
         path = Path(named).absolute()
-        if (found := _ask([path, "--version"], r"^Version[ \t]*:[ \t]*v?(\S+)", {})) != VERSION:
-            problem = f"version {found}" if path.exists() else "no such file"
+        if (
+            version := _ask_version([path, "--version"], r"^Version[ \t]*:[ \t]*v?(\S+)", {})
+        ) != VERSION:
+            problem = f"version {version}" if path.exists() else "no such file"
             raise UserError(f"ARRAYS_VERSITYGW {path}", problem, f"versitygw {VERSION}")
         return path
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()).absolute()
@@ -64,17 +65,17 @@ def find_or_build_versitygw() -> Path:
         if not _is_there(target):
             _build_once(target)
     except OSError as error:
-        raise _not_built(f"{error.filename or target}: {explain_system(error)}") from error
+        raise _not_built(f"{error.filename or target}: {describe_system_error(error)}") from error
     return target
 
 
 def _is_there(target: Path) -> bool:
-    """Tell whether the program is as it was built here, from the pinned source."""
+    """Return whether the program is as it was built here, from the pinned source."""
     return is_sealed(target) and is_built_from_source(target)
 
 
 def is_built_from_source(path: Path) -> bool:
-    """Tell whether Go's record in a binary names the pinned version and the sum of its source.
+    """Return whether Go's record in a binary names the pinned version and the sum of its source.
 
     It is a text that anybody could write into a file, so it is asked of a build of our own alone.
     """
@@ -82,15 +83,16 @@ def is_built_from_source(path: Path) -> bool:
     return path.is_file() and record in path.read_bytes()
 
 
-def _ask(command: Sequence[str | Path], pattern: str, env: Mapping[str, str]) -> str:
-    """Ask a program for its version."""
-    how: Any = {"capture_output": True, "text": True, "timeout": 30}
+def _ask_version(command: Sequence[str | Path], pattern: str, env: Mapping[str, str]) -> str:
+    """Return the version that a program prints, or `unknown`."""
     try:
-        asked = subprocess.run(command, **how, env=env, check=False)
+        completed = subprocess.run(
+            command, capture_output=True, text=True, timeout=30, env=env, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    said = re.search(pattern, asked.stdout, flags=re.MULTILINE)
-    return said[1] if said and not asked.returncode else "unknown"
+    match = re.search(pattern, completed.stdout, flags=re.MULTILINE)
+    return match[1] if match and not completed.returncode else "unknown"
 
 
 def _build_once(target: Path) -> None:
@@ -120,8 +122,8 @@ def _build(folder: Path) -> Path:
     env = {name: os.fspath(folder / place) for name, place in places.items()}
     env = {**os.environ, **env, "CGO_ENABLED": "0"}
     go = shutil.which("go")
-    said = _ask([go, "env", "GOVERSION"], r"^go(\d+\.\d+)", env) if go else ""
-    if go is None or tuple(map(int, re.findall(r"\d+", said))) < _LEAST_GO:
+    version = _ask_version([go, "env", "GOVERSION"], r"^go(\d+\.\d+)", env) if go else ""
+    if go is None or tuple(map(int, re.findall(r"\d+", version))) < _LEAST_GO:
         say(
             f"no Go {_LEAST_GO[0]}.{_LEAST_GO[1]} or newer on PATH: fetching one, not to stay",
             err=True,
@@ -140,10 +142,10 @@ def _fetch_go(folder: Path) -> str:
         command = [uv, "pip", "install", "--python", sys.executable, "--no-cache"]
     else:
         command = [sys.executable, "-m", "pip", "install", "--no-cache-dir"]
-    what = ["--requirement", os.fspath(Path(__file__).with_name("go-toolchain.lock"))]
-    what += ["--target", os.fspath(folder / "toolchain")]
+    packages = ["--requirement", os.fspath(Path(__file__).with_name("go-toolchain.lock"))]
+    packages += ["--target", os.fspath(folder / "toolchain")]
     checks = ["--no-deps", "--require-hashes", "--only-binary", ":all:"]
-    _run([*command, *checks, *what], folder=folder, env=os.environ)
+    _run([*command, *checks, *packages], folder=folder, env=os.environ)
     return os.fspath(folder / "toolchain" / "go" / "bin" / "go")
 
 
@@ -155,7 +157,7 @@ def _run(argv: list[str], *, folder: Path, env: Mapping[str, str]) -> None:
 
 
 def _not_built(reason: str) -> UserError:
-    """Say in one line why there is no versitygw and what to do."""
+    """Return an error that says in one line why there is no versitygw and what to do."""
     return UserError(
         f"versitygw {VERSION}",
         f"not found, and cannot be built ({reason})",
@@ -196,13 +198,13 @@ def claim_folder(folder: Path) -> contextlib.AbstractContextManager[object]:
     except OSError as error:
         raise UserError(
             f"store folder {folder}",
-            f"cannot be used ({explain_system(error)})",
+            f"cannot be used ({describe_system_error(error)})",
             "a folder that can be written",
         ) from error
 
 
 def metadata_arguments(folder: Path) -> list[str]:
-    """Say where versitygw shall keep ETags and the like: in attributes, else in files beside.
+    """Return where versitygw keeps ETags and the like: in attributes, else in files beside.
 
     Some file systems (ramfs, some of a network) have no extended attributes.
     """
@@ -258,7 +260,7 @@ def open_server(folder: Path) -> Iterator[Server]:
 
 
 def _answers(server: Server) -> bool:
-    """Tell whether the server lists its buckets to its own credentials: it is ours, and not another."""
+    """Return whether the server lists its buckets to its own credentials: it is ours, and not another."""
     patience = {"connect_timeout": 1, "read_timeout": 1, "retries": {"total_max_attempts": 1}}
     client = server.locate("").botocore(**patience)
     try:
@@ -293,7 +295,7 @@ class Testbed:
             self.proxy.set_tag(tag)
 
     def find_lost(self) -> str:
-        """Say that the proxy has ended, if it has."""
+        """Describe in a line that the proxy has ended; empty while it runs."""
         return "" if self.proxy is None else self.proxy.find_lost()
 
     def take_trace(self) -> list[RequestRow]:
@@ -403,10 +405,11 @@ def make_room(folder: Path, needed_nbytes: int) -> None:
             f"{cap_nbytes / 1e9:g}",
             f"at least {needed_nbytes / 1e9:.1f} for this array",
         )
-    kept = (folder / "buckets" / _BUCKET).glob("*")
-    arrays = sorted(filter(Path.is_dir, kept), key=lambda path: path.stat().st_mtime)
+    entries = (folder / "buckets" / _BUCKET).glob("*")
+    arrays = sorted(filter(Path.is_dir, entries), key=lambda path: path.stat().st_mtime)
     nbytes = {
-        path: sum(one.stat().st_size for one in path.rglob("*") if one.is_file()) for path in arrays
+        path: sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        for path in arrays
     }
     for path in arrays:
         if sum(nbytes.values()) + needed_nbytes <= cap_nbytes:

@@ -15,7 +15,7 @@ from wire.bed.networks import PROVIDERS, REGIONS
 from wire.errors import UserError, say, show
 
 if TYPE_CHECKING:
-    from wire.calibrate.figures import Plan
+    from wire.calibrate.figures import MeasurementPlan
     from wire.calibrate.measure import Purse
 
 _MOST_MB = 1e9
@@ -61,16 +61,16 @@ def calibrate(
     say(f"at most {max_requests} requests and {max_mb:g} MB of {location}", err=not is_plan)
     if is_plan:
         return
-    told = measure_store(location, plan, purse, prefix)
+    measured = measure_store(location, plan, purse, prefix)
     billing = {"provider": provider or find_provider(location), "region": region}
-    told = {**billing, **told}
-    text = yaml.safe_dump(told, sort_keys=False, width=100)
+    measured = {**billing, **measured}
+    text = yaml.safe_dump(measured, sort_keys=False, width=100)
     replace_file(out, f"# A profile as measured by `wire calibrate`.\n{text}")
     say(f"{text}\nwritten: {out}; try: wire decide --profile {out} ...")
     if unknown := [name for name, value in billing.items() if value == "unknown"]:
-        given = " and ".join(f"--{name}" for name in unknown)
+        options = " and ".join(f"--{name}" for name in unknown)
         say(
-            f"For dollars, {out} has to say {' and '.join(unknown)}: by {given} here, or in the file."
+            f"For dollars, {out} has to say {' and '.join(unknown)}: by {options} here, or in the file."
         )
 
 
@@ -120,15 +120,17 @@ def check_address(address: str, prefix: str) -> None:
     parse_location(address)
 
 
-def measure_store(location: str, plan: Plan, purse: Purse, prefix: str) -> dict[str, Any]:
+def measure_store(
+    location: str, plan: MeasurementPlan, purse: Purse, prefix: str
+) -> dict[str, Any]:
     """Measure a store, and return its profile with what was measured; what is not whole is none."""
     from wire.calibrate.figures import list_more, make_figures
-    from wire.calibrate.measure import Client, open_target
+    from wire.calibrate.measure import MeasuringClient, open_target
     from wire.errors import redact_tree
     from wire.host import installed, machine
 
     with open_target(location, purse, prefix) as target:
-        seen = asyncio.run(Client(target, purse, plan).measure())
+        observed = asyncio.run(MeasuringClient(target, purse, plan).measure())
     date = datetime.now(UTC).isoformat(timespec="seconds")
     measurement = {
         "location": location,
@@ -139,7 +141,7 @@ def measure_store(location: str, plan: Plan, purse: Purse, prefix: str) -> dict[
         "versions": installed(("obstore", "python")),
         "n_requests": purse.n_requests,
         "nbytes": purse.nbytes,
-        **list_more(seen),
+        **list_more(observed),
     }
-    told = {**make_figures(seen, f"{location}, {date[:10]}"), "measurement": measurement}
-    return dict(redact_tree(told))
+    profile = {**make_figures(observed, f"{location}, {date[:10]}"), "measurement": measurement}
+    return dict(redact_tree(profile))

@@ -31,7 +31,7 @@ _LEAST_ACCEPTED = 8  # below this a rate is a guess
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MeasurementPlan:
     """What each part of a calibration may ask for at most."""
 
     n_delays: int  # small ranges for the latency
@@ -40,7 +40,7 @@ class Plan:
     n_rate: int  # small ranges for the request rate
 
 
-def share_caps(max_requests: int, max_nbytes: int) -> Plan:
+def share_caps(max_requests: int, max_nbytes: int) -> MeasurementPlan:
     """Share caps among the parts of a calibration, or refuse those within which nothing can be measured.
 
     Two fifths of the requests go to the latency, up to 1000; half of what is left to 2, 4, 8 and
@@ -63,12 +63,12 @@ def share_caps(max_requests: int, max_nbytes: int) -> Plan:
     nbytes = max_nbytes - SMALL_NBYTES * (n_delays + n_rate)
     weights = {n: min(n, 8) for n in sizes}
     shares = {n: 0.85 * nbytes * weight / sum(weights.values()) for n, weight in weights.items()}
-    each = {n: int(share / n) for n, share in shares.items()}
-    return Plan(n_delays, int(0.15 * nbytes / N_STREAMS), each, n_rate)
+    n_requests = {n: int(share / n) for n, share in shares.items()}
+    return MeasurementPlan(n_delays, int(0.15 * nbytes / N_STREAMS), n_requests, n_rate)
 
 
 @dataclass(slots=True)
-class Seen:
+class Observations:
     """What was measured: plain numbers."""
 
     delays_s: list[float] = field(default_factory=list)  # to the first byte of small ranges
@@ -92,7 +92,7 @@ class Seen:
         rates = [*self.rates_by_connections().values()]
         return len(rates) > 1 and rates[-1] < WORTH * rates[-2]
 
-    def is_whole(self, plan: Plan) -> bool:
+    def is_whole(self, plan: MeasurementPlan) -> bool:
         """Tell whether each part of a plan has told what it was to tell."""
         has_delays = len(self.delays_s) >= _ENOUGH * (plan.n_delays - N_LANES)
         has_all = self.has_growth_ended or self.together_mb_per_s.keys() == {*plan.together_nbytes}
@@ -123,24 +123,26 @@ def rate_together(lanes: Sequence[Lane]) -> float:
     return float(nbytes.max()) / span
 
 
-def lane_nbytes(seen: Seen, plan: Plan, n_connections: int, *, window_s: float) -> int:
+def lane_nbytes(
+    observed: Observations, plan: MeasurementPlan, n_connections: int, *, window_s: float
+) -> int:
     """Choose the bytes of each connection, so that all read for about `window_s`.
 
     No connection is faster than a single one, and twice as many bring at most twice as much.
     """
-    rates = seen.rates_by_connections()
+    rates = observed.rates_by_connections()
     n, most = [*rates.items()][-1]
     expected = min(rates[1], most * max(1, n_connections // n) / n_connections)
     return min(int(1e6 * expected * window_s), plan.together_nbytes[n_connections])
 
 
-def accepted_per_s(asked: Sequence[tuple[float, bool]]) -> float | None:
+def accepted_per_s(requests: Sequence[tuple[float, bool]]) -> float | None:
     """Estimate the requests a second that a store lets through, from when each was asked and whether refused.
 
     Stores let a burst through first, so requests are counted from the first that was refused.
     None where none was, or where too few were let through to tell.
     """
-    ordered = sorted(asked)
+    ordered = sorted(requests)
     first = next((i for i, (_, is_refused) in enumerate(ordered) if is_refused), None)
     if first is None:
         return None
@@ -150,37 +152,41 @@ def accepted_per_s(asked: Sequence[tuple[float, bool]]) -> float | None:
     return n_accepted / duration_s if n_accepted >= _LEAST_ACCEPTED and duration_s else None
 
 
-def make_figures(seen: Seen, origin: str) -> dict[str, Any]:
+def make_figures(observed: Observations, origin: str) -> dict[str, Any]:
     """Turn what was seen into the fields of a profile, each with its source; `origin` ends the sources."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    if n := len(seen.delays_s):
+    if n := len(observed.delays_s):
         percents = (50, 95, 99) if n >= _LEAST_OF_P99 else (50, 95)
-        values = np.percentile(seen.delays_s, percents, method="hazen")
+        values = np.percentile(observed.delays_s, percents, method="hazen")
         names = ("median_s", "p95_s", "p99_s")
-        found["first_byte_s"] = dict(zip(names, map(_round, values), strict=False))
+        figures["first_byte_s"] = dict(zip(names, map(_round, values), strict=False))
         sources["first_byte_s"] = f"{n} reads of {SMALL_NBYTES} bytes, {N_LANES} at a time"
-    if rates := seen.rates_by_connections():
-        found["stream_mb_per_s"] = _round(rates[1])
-        sources["stream_mb_per_s"] = f"median of {len(seen.streams_mb_per_s)} bodies"
+    if rates := observed.rates_by_connections():
+        figures["stream_mb_per_s"] = _round(rates[1])
+        sources["stream_mb_per_s"] = f"median of {len(observed.streams_mb_per_s)} bodies"
         if len(rates) > 1:
-            found["aggregate_mb_per_s"] = _round(max(rates.values()))
-            ended = "where growth ended" if seen.has_growth_ended else "where it still grew"
+            figures["aggregate_mb_per_s"] = _round(max(rates.values()))
+            ended = "where growth ended" if observed.has_growth_ended else "where it still grew"
             sources["aggregate_mb_per_s"] = f"the most of 1 to {max(rates)} connections, {ended}"
-    if seen.accepted_per_s is not None:
-        found["requests_per_s"] = _round(seen.accepted_per_s)
-        sources["requests_per_s"] = f"let through when more were made; {seen.n_throttled} refused"
-    elif seen.answered_per_s is not None:
-        sources["requests_per_s"] = f"none was refused at {_round(seen.answered_per_s):g} a second"
-    return {**found, "sources": {name: f"{text}; {origin}" for name, text in sources.items()}}
+    if observed.accepted_per_s is not None:
+        figures["requests_per_s"] = _round(observed.accepted_per_s)
+        sources["requests_per_s"] = (
+            f"let through when more were made; {observed.n_throttled} refused"
+        )
+    elif observed.answered_per_s is not None:
+        sources["requests_per_s"] = (
+            f"none was refused at {_round(observed.answered_per_s):g} a second"
+        )
+    return {**figures, "sources": {name: f"{text}; {origin}" for name, text in sources.items()}}
 
 
-def list_more(seen: Seen) -> dict[str, Any]:
+def list_more(observed: Observations) -> dict[str, Any]:
     """List what a profile has no field for: what grows how far, and what a processor does."""
-    rates = {n: _round(rate) for n, rate in seen.rates_by_connections().items()}
-    numbers = {name: getattr(seen, name) for name in ("answered_per_s", "decode_mb_per_s", "chunk_ms")}  # fmt: skip
-    told = {name: _round(value) for name, value in numbers.items() if value is not None}
-    return {"mb_per_s_by_connections": rates, **told}
+    rates = {n: _round(rate) for n, rate in observed.rates_by_connections().items()}
+    numbers = {name: getattr(observed, name) for name in ("answered_per_s", "decode_mb_per_s", "chunk_ms")}  # fmt: skip
+    rounded = {name: _round(value) for name, value in numbers.items() if value is not None}
+    return {"mb_per_s_by_connections": rates, **rounded}
 
 
 def _round(value: float) -> float:

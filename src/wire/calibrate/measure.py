@@ -27,8 +27,8 @@ from wire.calibrate.figures import (
     N_STREAMS,
     SMALL_NBYTES,
     Lane,
-    Plan,
-    Seen,
+    MeasurementPlan,
+    Observations,
     accepted_per_s,
     lane_nbytes,
     rate_together,
@@ -106,10 +106,10 @@ def _find_object(place: Location, purse: Purse) -> Target:
         with _telling(place.url), suppress(FileNotFoundError):
             nbytes = obstore.head(client, place.prefix)["size"]
     if nbytes < _LEAST_OBJECT_NBYTES:
-        found = f"it has {nbytes} bytes" if nbytes else "no object is there"
+        problem = f"it has {nbytes} bytes" if nbytes else "no object is there"
         raise UserError(
             "store",
-            f"{place.url}: {found}",
+            f"{place.url}: {problem}",
             f"an object of at least {_LEAST_OBJECT_NBYTES / 1e6:g} MB, or --write PREFIX",
         )
     return Target(client, place.prefix, nbytes)
@@ -142,17 +142,17 @@ def _telling(url: str, patience_s: float = 0) -> Iterator[None]:
     except _FAILURES as error:
         raise UserError(
             "store",
-            f"{url}: {tell_failure(error, patience_s)}",
+            f"{url}: {describe_failure(error, patience_s)}",
             "a store that answers, and credentials that it takes",
         ) from error
 
 
-def tell_failure(error: Exception, patience_s: float = 0) -> str:
+def describe_failure(error: Exception, patience_s: float = 0) -> str:
     """Say in a few words how a request failed.
 
     Examples
     --------
-    >>> tell_failure(OSError("GET in 1 ms - Server returned non-2xx status code: 503 Slow Down: "))
+    >>> describe_failure(OSError("GET in 1 ms - Server returned non-2xx status code: 503 Slow Down: "))
     'it answers 503 Slow Down'
     """
     text = " ".join(str(error).split())
@@ -181,13 +181,13 @@ class Transfer:
 
 
 @dataclass(slots=True)
-class Client:
+class MeasuringClient:
     """Reads ranges of one object, counts what fails, and takes the parts of a calibration."""
 
     target: Target
     purse: Purse
-    plan: Plan
-    seen: Seen = field(default_factory=Seen)
+    plan: MeasurementPlan
+    seen: Observations = field(default_factory=Observations)
     n_in_a_row: int = 0  # failures since the last answer
     waited_s: float = 0.0  # in vain, over all
     reason: str = ""  # of the last
@@ -204,7 +204,7 @@ class Client:
             async with asyncio.timeout(PATIENCE_S):
                 lane = await self._receive(start, nbytes)
         except _FAILURES as error:
-            failed = Transfer(asked_s, time.perf_counter(), (), tell_failure(error))
+            failed = Transfer(asked_s, time.perf_counter(), (), describe_failure(error))
             self.reason = failed.problem
             if failed.is_throttled:  # which is an answer
                 self.seen.n_throttled += 1
@@ -245,41 +245,43 @@ class Client:
             lane: list[tuple[float, int]] = []
             while (had := lane[-1][1] if lane else 0) < nbytes:
                 for pause_s in (*_PAUSES_S, 0.0):  # asked again where the store asks to slow down
-                    one = await self.get(min(nbytes - had, self.target.nbytes))
-                    if not one.is_throttled:
+                    transfer = await self.get(min(nbytes - had, self.target.nbytes))
+                    if not transfer.is_throttled:
                         break
                     await asyncio.sleep(pause_s * self.rng.uniform(0.5, 1.5))
-                if one.problem:
+                if transfer.problem:
                     return None
-                lane += [(s, had + got) for s, got in one.lane]
+                lane += [(s, had + got) for s, got in transfer.lane]
             return lane
 
         lanes = await asyncio.gather(*(read() for _ in range(n)))
         whole = [lane for lane in lanes if lane is not None]
         return rate_together(whole) / 1e6 if len(whole) == n else None
 
-    async def measure(self) -> Seen:
+    async def measure(self) -> Observations:
         """Take all parts, or say why there is nothing whole."""
-        seen = self.seen
+        observed = self.seen
         await self.ask(N_LANES, N_LANES)  # which open connections
         delays = await self.ask(self.plan.n_delays - N_LANES, N_LANES)
-        seen.delays_s = [one.lane[0][0] - one.asked_s for one in delays if not one.problem]
+        observed.delays_s = [
+            transfer.lane[0][0] - transfer.asked_s for transfer in delays if not transfer.problem
+        ]
         await self._measure_bandwidth()
         await self._measure_rate()
-        seen.decode_mb_per_s, seen.chunk_ms = measure_decoding(), measure_chunk_ms()
-        if not seen.is_whole(self.plan):
+        observed.decode_mb_per_s, observed.chunk_ms = measure_decoding(), measure_chunk_ms()
+        if not observed.is_whole(self.plan):
             raise _refuse(f"too few answers ({self.reason})")
-        return seen
+        return observed
 
     async def _measure_bandwidth(self) -> None:
         """Read bodies on one connection, the first of which tells how long others may be; then on several."""
         rate, wanted = None, _LEAST_OBJECT_NBYTES
         for _ in range(N_STREAMS):
             nbytes = min(wanted, self.plan.stream_nbytes, self.target.nbytes)
-            found = await self.together(1, nbytes)
-            if rate is not None and found is not None:
-                self.seen.streams_mb_per_s.append(found)
-            rate = found or rate
+            transfers = await self.together(1, nbytes)
+            if rate is not None and transfers is not None:
+                self.seen.streams_mb_per_s.append(transfers)
+            rate = transfers or rate
             wanted = int(1e6 * _WINDOW_S * rate) if rate else wanted
         window_s = max(_WINDOW_S, _DELAYS * float(np.quantile(self.seen.delays_s or [0.0], 0.95)))
         for n in self.plan.together_nbytes:
@@ -296,9 +298,9 @@ class Client:
         n_first = self.plan.n_rate // 2
         n_rest = self.plan.n_rate - n_first
         n_connections = min(MOST_CONNECTIONS, max(N_LANES, n_first // 2))
-        found = await self.ask(n_first, n_connections)
-        rate, limit = _answered_per_s(found), _find_limit(found)
-        if rate and any(one.is_throttled for one in found):
+        transfers = await self.ask(n_first, n_connections)
+        rate, limit = _answered_per_s(transfers), _find_limit(transfers)
+        if rate and any(transfer.is_throttled for transfer in transfers):
             more = await self.ask(n_rest, n_rest, 2 * (limit or rate))
             self.seen.accepted_per_s = _find_limit(more) or limit
         elif rate:
@@ -309,13 +311,15 @@ class Client:
 
 def _answered_per_s(transfers: Sequence[Transfer]) -> float:
     """Count the requests a second that brought what was asked for."""
-    ends = [one.ended_s for one in transfers if not one.problem]
-    return len(ends) / (max(ends) - min(one.asked_s for one in transfers)) if ends else 0.0
+    ends = [transfer.ended_s for transfer in transfers if not transfer.problem]
+    return (
+        len(ends) / (max(ends) - min(transfer.asked_s for transfer in transfers)) if ends else 0.0
+    )
 
 
 def _find_limit(transfers: Sequence[Transfer]) -> float | None:
-    told = [one for one in transfers if one.is_throttled or not one.problem]
-    return accepted_per_s([(one.asked_s, one.is_throttled) for one in told])
+    answered = [transfer for transfer in transfers if transfer.is_throttled or not transfer.problem]
+    return accepted_per_s([(transfer.asked_s, transfer.is_throttled) for transfer in answered])
 
 
 def measure_chunk_ms() -> float:

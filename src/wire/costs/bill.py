@@ -90,27 +90,27 @@ class Assumptions(BaseModel):
     metadata_nbytes: float = _number(49_000, 1e3, 1e9, "bytes of an opened dataset")
 
 
-def change(given: Assumptions, changes: Mapping[str, Any]) -> Assumptions:
+def change_assumptions(assumptions: Assumptions, changes: Mapping[str, Any]) -> Assumptions:
     """Change some assumptions by name; what is unknown or out of bounds is refused."""
-    known = Assumptions.model_fields
-    if strange := [name for name in changes if name not in known]:
-        raise UserError(show(strange[0]), "no such assumption", ", ".join(known))
+    fields = Assumptions.model_fields
+    if strange := [name for name in changes if name not in fields]:
+        raise UserError(show(strange[0]), "no such assumption", ", ".join(fields))
     try:
-        return Assumptions(**{**given.model_dump(), **changes})
+        return Assumptions(**{**assumptions.model_dump(), **changes})
     except ValidationError as error:
         raise convert_validation_error(error) from error
 
 
 def describe() -> list[dict[str, Any]]:
     """List the assumptions: name, default, label, and bounds or choices."""
-    found = []
-    for name, one in Assumptions.model_json_schema()["properties"].items():
-        entry = {"name": name, "default": one["default"], "label": one["description"]}
-        if "enum" in one:
-            found.append({**entry, "choices": one["enum"]})
+    entries = []
+    for name, field in Assumptions.model_json_schema()["properties"].items():
+        entry = {"name": name, "default": field["default"], "label": field["description"]}
+        if "enum" in field:
+            entries.append({**entry, "choices": field["enum"]})
         else:
-            found.append({**entry, "bounds": (float(one["minimum"]), float(one["maximum"]))})
-    return found
+            entries.append({**entry, "bounds": (float(field["minimum"]), float(field["maximum"]))})
+    return entries
 
 
 Floats = NDArray[np.float64]
@@ -163,8 +163,8 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
     made_per_s = rate * (1 - edge)
     hit, n_instances = _settle(a, option, made_per_s)
     duration_s = _duration_s(a, option, hit)
-    requests, made = (SECONDS_PER_MONTH * each for each in (rate, made_per_s))
-    store_gets = made * (a.tile_gets + (1 - hit) * a.open_gets)
+    requests, tiles_made = (SECONDS_PER_MONTH * per_second for per_second in (rate, made_per_s))
+    store_gets = tiles_made * (a.tile_gets + (1 - hit) * a.open_gets)
     sent_gb = requests * a.tile_nbytes / BILLED_GB_NBYTES
     is_cdn, is_redis = option == "cdn", option == "redis"
     if a.billing == "instance":
@@ -173,8 +173,8 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
         computing = {"computing": n_instances * HOURS_PER_MONTH * hour}
     else:
         computing = {
-            "computing": made * duration_s * a.memory_gb * prices["invocation_gb_s"],
-            "calls of functions": made / 1e6 * prices["invocations_1e6"],
+            "computing": tiles_made * duration_s * a.memory_gb * prices["invocation_gb_s"],
+            "calls of functions": tiles_made / 1e6 * prices["invocations_1e6"],
         }
     lines = {
         **computing,
@@ -239,11 +239,11 @@ def list_levers(assumptions: Assumptions) -> dict[str, Assumptions]:
     fitting = max(ONE_PROCESSOR_GB, math.ceil(10 * needed_gb - 1e-9) / 10)
     sizes = {fitting, 10.0, *([a.memory_gb] if a.billing == "function" else [])}
     machine = f"instances of {a.instance_vcpus:g} processors and {a.instance_gb:g} GB"
-    found = {machine: a.model_copy(update={"billing": "instance"})}
+    options = {machine: a.model_copy(update={"billing": "instance"})}
     for gb in sorted(sizes):
-        how = {"billing": "function", "memory_gb": gb}
-        found[f"functions of {gb:g} GB"] = a.model_copy(update=how)
-    return found
+        changes = {"billing": "function", "memory_gb": gb}
+        options[f"functions of {gb:g} GB"] = a.model_copy(update=changes)
+    return options
 
 
 def find_break_even(
@@ -256,8 +256,10 @@ def find_break_even(
     """
 
     def saves(rate: float) -> bool:
-        at = assumptions.model_copy(update={"requests_per_s": rate})
-        usd, shipped = (price_option(at, prices, option=one).usd for one in (option, OPTIONS[0]))
+        at_rate = assumptions.model_copy(update={"requests_per_s": rate})
+        usd, shipped = (
+            price_option(at_rate, prices, option=priced).usd for priced in (option, OPTIONS[0])
+        )
         return usd <= (1 - LEAST_SAVING) * shipped
 
     rates = [LEAST_RATE * 10 ** (step / 4) for step in range(25)]
@@ -321,17 +323,19 @@ def hit_ratio(popularity: tuple[Floats, Floats], requests_per_s: float, cache: C
     kept_s = cache.ttl_s
     if cache.lifetime_s < math.inf:  # mean of the shorter of both
         kept_s = cache.lifetime_s * -math.expm1(-cache.ttl_s / cache.lifetime_s)
-    kept = np.ones_like(rates) if kept_s == math.inf else rates * kept_s / (1 + rates * kept_s)
-    if counts @ kept > cache.n_items:
-        kept = _evict(counts, rates, kept, cache.n_items)
-    return float(counts @ (shares * kept))
+    probabilities = (
+        np.ones_like(rates) if kept_s == math.inf else rates * kept_s / (1 + rates * kept_s)
+    )
+    if counts @ probabilities > cache.n_items:
+        probabilities = _evict(counts, rates, probabilities, cache.n_items)
+    return float(counts @ (shares * probabilities))
 
 
-def _evict(counts: Floats, rates: Floats, kept: Floats, n_items: float) -> Floats:
+def _evict(counts: Floats, rates: Floats, probabilities: Floats, n_items: float) -> Floats:
     """Bound what is kept by the characteristic time at which it fills the cache."""
 
     def hold(log_s: float) -> Floats:
-        return np.minimum(kept, -np.expm1(-rates * math.exp(log_s)))
+        return np.minimum(probabilities, -np.expm1(-rates * math.exp(log_s)))
 
     low, high = -math.log(rates.max()) - 60, -math.log(rates.min()) + 60
     for _ in range(N_BISECTIONS):

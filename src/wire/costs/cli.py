@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def costs(price_set: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
-    from wire.costs.bill import Assumptions, change, describe
+    from wire.costs.bill import Assumptions, change_assumptions, describe
     from wire.costs.prices import DEFAULT_REGION, PRICE_UNITS, get_prices
 
     prices = get_prices(price_set, overrides=read_numbers("price", given["own"]))
-    assumptions = change(Assumptions(), read_pairs("set", given["changes"]))
+    assumptions = change_assumptions(Assumptions(), read_pairs("set", given["changes"]))
     if published:
         from wire.costs.published import compare_published
 
         table = compare_published().rename_axis(None)
-        found: dict[str, Any] = {"published": table.to_dict("index")}
+        result: dict[str, Any] = {"published": table.to_dict("index")}
         lines = [table.to_string(float_format="{:,.2f}".format)]
     elif is_list:
-        found = {"assumptions": assumptions.model_dump(), "prices": prices}
-        lines = [f"{one['name']:20} {getattr(assumptions, one['name'])!s:>12}  {one['label']}" for one in describe()]  # fmt: skip
+        result = {"assumptions": assumptions.model_dump(), "prices": prices}
+        lines = [f"{assumption['name']:20} {getattr(assumptions, assumption['name'])!s:>12}  {assumption['label']}" for assumption in describe()]  # fmt: skip
         lines += ["", *(f"{item:22} {prices[item]:>14.10g}  {unit}" for item, unit in PRICE_UNITS.items())]  # fmt: skip
     else:
-        found = price(assumptions, prices)
+        result = price(assumptions, prices)
         head = f"prices: {price_set}, {DEFAULT_REGION}; a month is 30 days; USD, three digits"
-        lines = [head, "", *_render(found)]
-    say(json.dumps(found, indent=2) if is_json else "\n".join(lines))
+        lines = [head, "", *_render(result)]
+    say(json.dumps(result, indent=2) if is_json else "\n".join(lines))
 
 
 def price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, Any]:
@@ -56,29 +56,29 @@ def price(assumptions: Assumptions, prices: Mapping[str, float]) -> dict[str, An
         pays_from = None if option == "process" else find_break_even(assumptions, prices, option)
         options[option] = {**asdict(cost), "usd": cost.usd, "pays_from_tiles_per_s": pays_from}
     levers = {
-        name: {option: cost.usd for option, cost in compare_options(one, prices).items()}
-        for name, one in list_levers(assumptions).items()
+        name: {option: cost.usd for option, cost in compare_options(lever, prices).items()}
+        for name, lever in list_levers(assumptions).items()
     }
     return {"assumptions": assumptions.model_dump(), "levers": levers, "options": options}
 
 
-def _render(found: Mapping[str, Any]) -> list[str]:
+def _render(result: Mapping[str, Any]) -> list[str]:
     """Write what was found as two tables: billing by cache, and what each cache is made of."""
     import pandas as pd
 
     from wire.costs.bill import NAMES
 
-    kept = {"hit_ratio": "datasets found", "edge_hit_ratio": "tiles found in the CDN"}
-    kept |= {"duration_s": "s a tile", "n_instances": "instances"}
-    kept |= {"pays_from_tiles_per_s": "pays from (tiles/s)", "usd": "USD in all"}
+    columns = {"hit_ratio": "datasets found", "edge_hit_ratio": "tiles found in the CDN"}
+    columns |= {"duration_s": "s a tile", "n_instances": "instances"}
+    columns |= {"pays_from_tiles_per_s": "pays from (tiles/s)", "usd": "USD in all"}
     parts = {
-        option: {**one["lines"], **{label: one[name] for name, label in kept.items()}}
-        for option, one in found["options"].items()
+        option: {**values["lines"], **{label: values[name] for name, label in columns.items()}}
+        for option, values in result["options"].items()
     }
-    levers, options = pd.DataFrame(found["levers"]).T, pd.DataFrame(parts).astype(float)
+    levers, options = pd.DataFrame(result["levers"]).T, pd.DataFrame(parts).astype(float)
     tables = [table.map(write_usd).to_string() for table in (levers, options)]
     meant = "; ".join(f"{option}: {label}" for option, label in NAMES.items())
-    return [tables[0], "", meant, f"billed by {found['assumptions']['billing']}:", tables[1]]
+    return [tables[0], "", meant, f"billed by {result['assumptions']['billing']}:", tables[1]]
 
 
 def write_usd(usd: float) -> str:

@@ -74,8 +74,8 @@ def read_prices() -> Mapping[str, PriceSet]:
     """Read the sets that ship with the project."""
     sets = yaml.safe_load(PATH.read_text(encoding="utf-8"))
     return {
-        name: PriceSet(**one | {"prices": tuple(Price(**each) for each in one["prices"])})
-        for name, one in sets.items()
+        name: PriceSet(**entry | {"prices": tuple(Price(**price) for price in entry["prices"])})
+        for name, entry in sets.items()
     }
 
 
@@ -88,20 +88,20 @@ def get_prices(
     """
     if name not in (sets := read_prices()):
         raise UserError("price set", show(name), ", ".join(sets))
-    chosen = {**{one.item: one.value for one in sets[name].prices}, **(overrides or {})}
+    chosen = {**{price.item: price.value for price in sets[name].prices}, **(overrides or {})}
     for item, value in chosen.items():
         if item not in PRICE_UNITS:
             raise UserError(f"price {show(item)}", "no such item", ", ".join(PRICE_UNITS))
         if value is None or not 0 <= value <= MOST:
-            told = "unknown" if value is None else f"{value:g}"
+            shown = "unknown" if value is None else f"{value:g}"
             unit = PRICE_UNITS[item]
-            raise UserError(f"price {item}", told, f"a number from 0 to {MOST:g}, in {unit}")
+            raise UserError(f"price {item}", shown, f"a number from 0 to {MOST:g}, in {unit}")
     return {item: float(value or 0) for item, value in chosen.items()}
 
 
 def find_price(item: str) -> Price:
     """Look up one price that ships with the project, with its date and source."""
-    prices = {one.item: one for one in read_prices()[DEFAULT_SET].prices}
+    prices = {price.item: price for price in read_prices()[DEFAULT_SET].prices}
     if item not in prices:
         raise UserError(f"price {show(item)}", "no such item", ", ".join(prices))
     return prices[item]
@@ -146,12 +146,12 @@ def find_store_prices(
         if item not in items:
             raise UserError(f"price {show(item)}", "not of this store", ", ".join(items))
     get_prices(overrides=own)  # refuses what is no price
-    current, known = read_prices()[DEFAULT_SET], dict[str, float]()
+    current, by_item = read_prices()[DEFAULT_SET], dict[str, float]()
     if provider == current.provider:
-        known = {price.item: price.value for price in current.prices if price.value is not None}
+        by_item = {price.item: price.value for price in current.prices if price.value is not None}
         if region == "unknown":  # nobody knows whether bytes leave
-            known.pop(_EGRESS["outside"])
-    priced = {item: {**known, **own}[item] for item in items if item in known or item in own}
+            by_item.pop(_EGRESS["outside"])
+    priced = {item: {**by_item, **own}[item] for item in items if item in by_item or item in own}
     if missing := tuple(item for item in items if item not in priced):
         return missing
     source = (

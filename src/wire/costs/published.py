@@ -55,5 +55,5 @@ def compare_published() -> pd.DataFrame:
     """Put each published figure next to what the published rules and prices give, by item."""
     table = pd.read_csv(TABLE)
     published = table[table["kind"] == "result"].set_index("item")["value"].astype(float)
-    ours = pd.Series(compute_published(get_prices("published-2023")))
-    return pd.DataFrame({"published": published, "by_its_rules": ours}).loc[published.index]
+    computed = pd.Series(compute_published(get_prices("published-2023")))
+    return pd.DataFrame({"published": published, "by_its_rules": computed}).loc[published.index]

@@ -11,6 +11,8 @@ from typing import Literal
 import numpy as np
 
 from wire.bed.networks import Profile, get_profile
+from wire.clients import CLIENTS as CLIENT_FACTS
+from wire.clients import ClientFacts
 from wire.decide.layouts import (
     APPEND_NBYTES,
     Access,
@@ -27,7 +29,7 @@ from wire.decide.layouts import (
 )
 from wire.decide.question import ASSUMED_REGION, Question
 from wire.hdf5.inspection import FileLayout, Read, describe_layout
-from wire.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, Way, predict
+from wire.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, ReadMethod, predict_read
 from wire.models import WORTH
 from wire.models.transfer import network_of
 
@@ -53,12 +55,19 @@ class Client:
     text: str  # how an answer calls it
     request_nbytes: tuple[float, float]  # of requests with which it was measured, least and most
     case: str = ""  # that measured it, in the region; empty where none did
-    in_flight: int | None = None  # concurrent requests, where these are no setting
-    measured_in_flight: int = 10  # concurrent requests with which it was measured
-    in_turn: float = 1.0  # requests for a chunk, one after the other
-    opening: tuple[int, int] = (0, 0)  # requests and waits that a dataset takes to open
-    way: Way | None = None  # to read a file of HDF5; None for chunks of Zarr
+    is_settable: bool = False  # whether its users set the concurrent requests
+    method: ReadMethod | None = None  # to read a file of HDF5; None for chunks of Zarr
     recipe: str = ""  # of the book, that has its lines
+
+    @property
+    def facts(self) -> ClientFacts:
+        """What it does at its defaults, with which it was measured."""
+        return CLIENT_FACTS[self.name]
+
+    @property
+    def in_flight(self) -> int | None:
+        """Concurrent requests; None where these are a setting."""
+        return None if self.is_settable else self.facts.concurrency
 
     def support(
         self, profile: Profile, request_nbytes: float, in_flight: int, *, is_many: bool = False
@@ -81,9 +90,9 @@ class Client:
         differs = []
         if not is_same_network:
             differs.append("over another network")
-        if in_flight != self.measured_in_flight:
-            plural = "s" * (self.measured_in_flight > 1)
-            differs.append(f"with {self.measured_in_flight} concurrent request{plural}")
+        if in_flight != (n_measured := self.facts.concurrency):
+            plural = "s" * (n_measured > 1)
+            differs.append(f"with {n_measured} concurrent request{plural}")
         if not low <= request_nbytes <= high:
             differs.append("with requests of another size")
         if is_many:
@@ -95,27 +104,55 @@ class Client:
 
 _MEASURED = "in-region"  # profile that ships, under which clients were measured
 _FORMATS, _GRANULE = "formats/in-region", "hdf5-drivers/granule"
-_WHOLE, _REFERENCES = Way("whole", "whole"), Way("references", "references")
+_WHOLE, _REFERENCES = ReadMethod("whole", "whole"), ReadMethod("references", "references")
 CLIENTS: Mapping[str, Client] = {
-    one.name: one
-    for one in (
-        # since 2026 s3fs asks for the length of each chunk first, and opening takes seven requests
-        # twice, mostly in turn (ledger of requests: zarr 3.4, s3fs 2026.9)
-        Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS, 10, 10, 2, (14, 8)),
-        Client("zarr-obstore", "zarr over obstore", (9e4, 2.4e7), _FORMATS,
-               recipe="Open Zarr through obstore"),
-        Client("fsspec-readahead", "h5py over s3fs.open, as it comes", (2.1e7, 5.2e7), _GRANULE, 1, 1,
-               way=DEFAULT),
-        Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), in_flight=1,
-               way=DEFAULT_HTTPS),
-        Client("obstore-whole", "h5py in memory, the file fetched whole by obstore", (8.0e6, 8.4e6),
-               _GRANULE, way=_WHOLE, recipe="Fetch the whole file in parallel ranges"),
-        Client("fsspec-tuned", "h5py over s3fs, 8 MiB blocks kept", (1.7e6, 8.4e6), _GRANULE, 1, 1,
-               way=BLOCKS, recipe="Keep blocks of a file object"),
-        Client("references", "virtual references, zarr over obstore", (3.7e4, 2.4e6), _GRANULE,
-               way=_REFERENCES, recipe="Virtual references"),
+    client.name: client
+    for client in (
+        Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS),
+        Client(
+            "zarr-obstore",
+            "zarr over obstore",
+            (9e4, 2.4e7),
+            _FORMATS,
+            is_settable=True,
+            recipe="Open Zarr through obstore",
+        ),
+        Client(
+            "fsspec-readahead",
+            "h5py over s3fs.open, as it comes",
+            (2.1e7, 5.2e7),
+            _GRANULE,
+            method=DEFAULT,
+        ),
+        Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), method=DEFAULT_HTTPS),
+        Client(
+            "obstore-whole",
+            "h5py in memory, the file fetched whole by obstore",
+            (8.0e6, 8.4e6),
+            _GRANULE,
+            is_settable=True,
+            method=_WHOLE,
+            recipe="Fetch the whole file in parallel ranges",
+        ),
+        Client(
+            "fsspec-tuned",
+            "h5py over s3fs, 8 MiB blocks kept",
+            (1.7e6, 8.4e6),
+            _GRANULE,
+            method=BLOCKS,
+            recipe="Keep blocks of a file object",
+        ),
+        Client(
+            "references",
+            "virtual references, zarr over obstore",
+            (3.7e4, 2.4e6),
+            _GRANULE,
+            is_settable=True,
+            method=_REFERENCES,
+            recipe="Virtual references",
+        ),
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +210,7 @@ class Choice:
 
 
 def _mean(reads: Sequence[Forecast], name: str) -> float:
-    return math.fsum(one.share * getattr(one, name) for one in reads)
+    return math.fsum(read.share * getattr(read, name) for read in reads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +229,7 @@ class Answer:
             ratio = choice.samples_per_s / self.now.samples_per_s
             return dict.fromkeys((read.access for read in choice.reads), ratio)
         pairs = zip(self.now.reads, choice.reads, strict=True)
-        return {now.access: now.p50_s / one.p50_s for now, one in pairs}
+        return {now.access: now.p50_s / read.p50_s for now, read in pairs}
 
 
 def rank(question: Question, choices: Sequence[Choice]) -> Answer:
@@ -202,25 +239,27 @@ def rank(question: Question, choices: Sequence[Choice]) -> Answer:
     as one. Of choices within `WORTH` of that the one that changes least is taken. A budget only
     takes choices away, so it never raises a bill.
     """
-    least, marked, most = math.inf, list[Choice](), question.asked.budget_usd_month or math.inf
-    for one in sorted(choices, key=_cost_first):
-        is_on_front = one.action != "align" and one.pace_s < least
-        is_over = (one.bill or 0.0) > most
-        marked.append(replace(one, is_on_front=is_on_front, is_over_budget=is_over))
-        least = one.pace_s if is_on_front else least
+    least, marked, most = math.inf, list[Choice](), question.options.budget_usd_month or math.inf
+    for marked_choice in sorted(choices, key=_cost_first):
+        is_on_front = marked_choice.action != "align" and marked_choice.pace_s < least
+        is_over = (marked_choice.bill or 0.0) > most
+        marked.append(replace(marked_choice, is_on_front=is_on_front, is_over_budget=is_over))
+        least = marked_choice.pace_s if is_on_front else least
 
     def weigh(choice: Choice) -> float:
-        if question.asked.wait_usd_hour is not None and choice.usd is not None:
+        if question.options.wait_usd_hour is not None and choice.usd is not None:
             return choice.usd
         return choice.pace_s * choice.expense
 
-    same = [one for one in marked if one.action != "align"]
-    small = [one for one in same if (one.append_nbytes or 0.0) <= APPEND_NBYTES] or same
+    unaligned = [choice for choice in marked if choice.action != "align"]
+    small = [
+        choice for choice in unaligned if (choice.append_nbytes or 0.0) <= APPEND_NBYTES
+    ] or unaligned
     best, *ties = _recommend(small, weigh)
     if best.is_over_budget:
-        within = [one for one in small if not one.is_over_budget]
+        within = [choice for choice in small if not choice.is_over_budget]
         best, *ties = _recommend(within or small[:1], weigh)
-    now = next(one for one in marked if one.action in ("stay", "default"))
+    now = next(choice for choice in marked if choice.action in ("stay", "default"))
     return Answer(question, best, now, tuple(marked), tuple(ties))
 
 
@@ -232,30 +271,31 @@ def _recommend(pool: Sequence[Choice], weigh: Callable[[Choice], float]) -> list
     """List the choices that weigh about as little as the least and are about as fast, what changes least first."""
     best = min(pool, key=weigh)
     most, most_s = WORTH * weigh(best), WORTH * best.pace_s
-    near = [one for one in pool if weigh(one) <= most and one.pace_s <= most_s]
-    return sorted(near, key=lambda one: (_ORDER.index(one.action), weigh(one)))
+    near = [choice for choice in pool if weigh(choice) <= most and choice.pace_s <= most_s]
+    return sorted(near, key=lambda choice: (_ORDER.index(choice.action), weigh(choice)))
 
 
 def list_choices(question: Question) -> list[Choice]:
     """List what the question allows and what is not slower than what is there, which comes first."""
-    now, *others = (_list_file if question.array.format == "hdf5" else _list_zarr)(question)
+    now, *changed = (_list_file if question.array.format == "hdf5" else _list_zarr)(question)
     unique = {
-        (one.layouts, one.client.name, one.action == "align"): one for one in reversed(others)
+        (choice.layouts, choice.client.name, choice.action == "align"): choice
+        for choice in reversed(changed)
     }
-    return [now, *(one for one in reversed(unique.values()) if one.pace_s <= now.pace_s)]
+    return [now, *(choice for choice in reversed(unique.values()) if choice.pace_s <= now.pace_s)]
 
 
 def _list_zarr(question: Question) -> Iterator[Choice]:
     now = question.array.layout
-    there = now or Layout(_guess_chunks(question))
+    layout = now or Layout(_guess_chunks(question))
     if now:
-        yield _choose(question, "stay", "as it is", "zarr-s3fs", (there,))
-        yield _choose(question, "set", "chunks as they are", "zarr-obstore", (there,))
+        yield _choose(question, "stay", "as it is", "zarr-s3fs", (layout,))
+        yield _choose(question, "set", "chunks as they are", "zarr-obstore", (layout,))
     else:
-        yield _choose(question, "default", "Zarr's own chunks", "zarr-s3fs", (there,))
-        if question.asked.batch:
-            yield _choose(question, "set", "Zarr's own chunks", "zarr-obstore", (there,))
-    if question.asked.keep != "bytes":
+        yield _choose(question, "default", "Zarr's own chunks", "zarr-s3fs", (layout,))
+        if question.options.batch:
+            yield _choose(question, "set", "Zarr's own chunks", "zarr-obstore", (layout,))
+    if question.options.keep != "bytes":
         yield from _list_written(question, "rechunk" if now else "write")
 
 
@@ -271,19 +311,19 @@ def _guess_chunks(question: Question) -> tuple[int, ...]:
 
 def _list_file(question: Question) -> Iterator[Choice]:
     """List how an HDF5 file is read as it is, and what it may become."""
-    asked, layout, lies = question.asked, question.array.layout, question.array.lies
-    there = (layout,) if layout else ()
+    options, layout, lies = question.options, question.array.layout, question.array.lies
+    stored = (layout,) if layout else ()
     is_web = question.address.startswith(("http://", "https://"))
     now = "fsspec-https" if is_web else "fsspec-readahead"
-    yield _choose(question, "stay", "as it is", now, there)
+    yield _choose(question, "stay", "as it is", now, stored)
     nbytes = lies.file_nbytes if lies else question.stored_nbytes
-    is_held = nbytes <= min(asked.memory * 1e9 / 2, _MOST_WHOLE_NBYTES)
+    is_held = nbytes <= min(options.memory * 1e9 / 2, _MOST_WHOLE_NBYTES)
     for name in ("obstore-whole",) * is_held + ("fsspec-tuned",) + ("references",) * bool(layout):
-        yield _choose(question, "set", "as it is", name, there)
-    if asked.keep == "format":  # chunks of a file are no objects
+        yield _choose(question, "set", "as it is", name, stored)
+    if options.keep == "format":  # chunks of a file are no objects
         new = best_layout(replace(question.pattern, max_objects=10**15))
         yield _choose(question, "rechunk", "repacked", "references", (new,))
-    elif asked.keep != "bytes":
+    elif options.keep != "bytes":
         yield from _list_written(question, "rechunk")
 
 
@@ -295,20 +335,20 @@ def _list_written(question: Question, action: Action) -> Iterator[Choice]:
     if prices := question.prices:
         cheap = cheapest_of(grid, get_usd=prices.get, out_usd=prices.out)
         yield _choose(question, action, "one copy, cheapest to read", client, (cheap,))
-    if question.asked.batch and not all(one.is_aligned for one in pattern.accesses):
-        boxes = tuple(replace(one, is_aligned=True) for one in pattern.accesses)
+    if question.options.batch and not all(access.is_aligned for access in pattern.accesses):
+        boxes = tuple(replace(access, is_aligned=True) for access in pattern.accesses)
         drawn = replace(question, pattern=replace(pattern, accesses=boxes))
         new, label = best_layout(drawn.pattern), "one copy, boxes drawn on its grid"
         yield _choose(drawn, "align", label, client, (new,))
-    copies = best_copies(grid) if question.asked.keep != "one-copy" else None
+    copies = best_copies(grid) if question.options.keep != "one-copy" else None
     if copies is None or copies[0][0] == copies[0][1]:
         return
-    (one, other), serves = copies
-    both = _choose(question, "copy", "two copies", client, (one, other), serves)
+    (first, second), serves = copies
+    both = _choose(question, "copy", "two copies", client, (first, second), serves)
     now, label = question.array.layout, "as it is, and a copy"
-    pairs = ((now, other), (one, now)) if now and question.array.format == "zarr" else ()
-    kept = [_choose(question, "copy", label, client, pair, serves) for pair in pairs]
-    least = min(kept, key=lambda choice: choice.seconds, default=both)
+    pairs = ((now, second), (first, now)) if now and question.array.format == "zarr" else ()
+    chosen = [_choose(question, "copy", label, client, pair, serves) for pair in pairs]
+    least = min(chosen, key=lambda choice: choice.seconds, default=both)
     is_small = (least.append_nbytes or 0.0) <= APPEND_NBYTES
     yield least if least.seconds <= WORTH * both.seconds and is_small else both
 
@@ -322,31 +362,31 @@ def _choose(
     serves: Sequence[Sequence[int]] = (),
 ) -> Choice:
     """Predict and price layouts that a client reads, each for the accesses at some places."""
-    asked, array, client = question.asked, question.array, CLIENTS[name]
-    n_connections = client.in_flight or asked.in_flight
+    options, array, client = question.options, question.array, CLIENTS[name]
+    n_connections = client.in_flight or options.in_flight
     store = replace(question.store, n_connections=n_connections)
     pattern = replace(question.pattern, store=store)
     accesses, served = pattern.accesses, serves or [range(len(pattern.accesses))]
     reads = [Forecast("", 0, 0, 0, 0, 0, 0)] * len(accesses)
     for layout, group in zip(layouts or (None,), served, strict=True):
         for i in group:
-            if client.way or layout is None:
-                one = _expect_file(question, pattern, client, accesses[i], layout)
+            if client.method or layout is None:
+                read = _expect_file(question, pattern, client, accesses[i], layout)
             else:
-                one = _expect_chunks(question, pattern, client, accesses[i], layout)
-            reads[i] = replace(one, share=question.shares[i])
-    written = [one for one in layouts if action in WRITES and one != array.layout]
-    n_puts = question.n_arrays * sum(one.count_objects(array.shape) for one in written)
+                read = _expect_chunks(question, pattern, client, accesses[i], layout)
+            reads[i] = replace(read, share=question.shares[i])
+    written = [layout for layout in layouts if action in WRITES and layout != array.layout]
+    n_puts = question.n_arrays * sum(layout.count_objects(array.shape) for layout in written)
     n_read = bool(written) and array.format != "none"  # what is there, once
     write_nbytes = (len(written) + n_read) * question.stored_nbytes
     rewritten = None
     if pattern.append:
-        extents = [one.object_shape[pattern.append[0]] for one in layouts]
+        extents = [layout.object_shape[pattern.append[0]] for layout in layouts]
         rewritten = math.fsum(float(rewritten_nbytes(pattern, extent)) for extent in extents)
-    request_nbytes = math.fsum(one.share * one.nbytes / one.n_requests for one in reads)
-    is_many = bool(asked.batch or asked.per_second)
+    request_nbytes = math.fsum(read.share * read.nbytes / read.n_requests for read in reads)
+    is_many = bool(options.batch or options.per_second)
     stored_nbytes = max(1, len(layouts)) * question.stored_nbytes
-    samples_per_s, bound = _count_samples(question, reads) if asked.batch else (None, None)
+    samples_per_s, bound = _count_samples(question, reads) if options.batch else (None, None)
     return Choice(
         action,
         label,
@@ -370,22 +410,26 @@ def _expect_chunks(
     question: Question, pattern: AccessPattern, client: Client, access: Access, layout: Layout
 ) -> Forecast:
     """Predict an access to chunks of Zarr, which a service opens for each read."""
-    one = expect(
-        pattern, access, layout, in_turn=client.in_turn, n_cores=question.asked.reader_cores
+    read = expect(
+        pattern,
+        access,
+        layout,
+        in_turn=client.facts.requests_per_chunk,
+        n_cores=question.options.reader_cores,
     )
-    if not question.asked.per_second:
-        return one
-    n_opened, n_waits = client.opening
+    if not question.options.per_second:
+        return read
+    n_opened, n_waits = client.facts.opening
     waited_s = n_waits * pattern.store.network.first_byte_median_s
-    p50_s, p95_s = one.p50_s + waited_s, one.p95_s + waited_s
-    return replace(one, p50_s=p50_s, p95_s=p95_s, n_requests=one.n_requests + n_opened)
+    p50_s, p95_s = read.p50_s + waited_s, read.p95_s + waited_s
+    return replace(read, p50_s=p50_s, p95_s=p95_s, n_requests=read.n_requests + n_opened)
 
 
 def _price(
     question: Question, reads: Sequence[Forecast], stored_nbytes: float
 ) -> dict[str, float] | None:
     """Price a month line by line: storage, requests, egress, waiting; None where a price is unknown."""
-    prices, n = question.prices, question.asked.reads_per_month
+    prices, n = question.prices, question.options.reads_per_month
     if prices is None:
         return None
     lines = {
@@ -393,8 +437,8 @@ def _price(
         "requests": n * _mean(reads, "n_requests") * prices.get,
         "egress": n * _mean(reads, "nbytes") * prices.out,
     }
-    if question.asked.wait_usd_hour is not None:
-        lines["waiting"] = n * _mean(reads, "p50_s") / 3600 * question.asked.wait_usd_hour
+    if question.options.wait_usd_hour is not None:
+        lines["waiting"] = n * _mean(reads, "p50_s") / 3600 * question.options.wait_usd_hour
     return lines
 
 
@@ -403,16 +447,16 @@ def _count_samples(question: Question, reads: Sequence[Forecast]) -> tuple[float
 
     A worker takes a batch after the other; they share the store, the machine's link and its cores.
     """
-    asked, network = question.asked, network_of(question.profile)
-    link = min(network.aggregate_nbytes_per_s, 1e6 * (asked.link_mb_per_s or math.inf))
+    options, network = question.options, network_of(question.profile)
+    link = min(network.aggregate_nbytes_per_s, 1e6 * (options.link_mb_per_s or math.inf))
     bounds = {
-        "workers": asked.workers / _mean(reads, "p50_s"),
+        "workers": options.workers / _mean(reads, "p50_s"),
         "requests of the store": network.requests_per_s / _mean(reads, "n_requests"),
         "link": link / _mean(reads, "nbytes"),
-        "cores": (asked.cores or 1) / max(_mean(reads, "cpu_s"), 1e-12),
+        "cores": (options.cores or 1) / max(_mean(reads, "cpu_s"), 1e-12),
     }
-    what = min(bounds, key=bounds.__getitem__)
-    return (asked.batch or 1) * bounds[what], what
+    bound = min(bounds, key=bounds.__getitem__)
+    return (options.batch or 1) * bounds[bound], bound
 
 
 def _expect_file(
@@ -425,15 +469,18 @@ def _expect_file(
     """Predict an access to a file, which it opens first, by the engine of `wire.hdf5`."""
     network = pattern.store.network
     described, times = _describe_file(question, pattern, access, layout)
-    way = replace(client.way or DEFAULT, in_flight=pattern.store.n_connections)
-    one = predict(way, described, network)
-    nbytes = one.nbytes * (1 if way.kind == "whole" else times)
-    p50_s, wanted = one.open_s + one.read_s * times, math.prod(access.extent) * pattern.itemsize
+    settings = replace(client.method or DEFAULT, in_flight=pattern.store.n_connections)
+    prediction = predict_read(settings, described, network)
+    nbytes = prediction.nbytes * (1 if settings.kind == "whole" else times)
+    p50_s, wanted = (
+        prediction.open_s + prediction.read_s * times,
+        math.prod(access.extent) * pattern.itemsize,
+    )
     return Forecast(
         access.name,
         p50_s,
         p50_s + network.first_byte_p95_s - network.first_byte_median_s,
-        one.n_requests + (one.n_requests - one.n_open_requests) * (times - 1),
+        prediction.n_requests + (prediction.n_requests - prediction.n_open_requests) * (times - 1),
         nbytes,
         nbytes * pattern.store.compression_ratio / (pattern.together * wanted),
         described.decode_s * times,
@@ -466,7 +513,7 @@ def _describe_file(
         n_stored = max(1, min(lies.variables[0].n_chunks, n_all))
     density = n_stored / n_all
     n_mean = math.prod(mean) * density
-    if question.asked.compression or array.compression:  # of all chunks over those stored
+    if question.options.compression or array.compression:  # of all chunks over those stored
         ratio *= density
     nbytes = float(math.prod(chunk) * pattern.itemsize)
     n_parts = max(1, math.ceil(nbytes / ratio / _MOST_NBYTES))
@@ -489,15 +536,15 @@ def _describe_file(
         chunk_nbytes=nbytes / ratio,
         n_variables=min(n_variables, _MOST_LISTED),
         n_read=n_read,
-        is_scattered=bool(question.asked.scattered),
+        is_scattered=bool(question.options.scattered),
         touched=touched,
         value_nbytes=len(touched) * nbytes if ratio != 1 else 0.0,
     )
     is_known = lies and is_there and n_parts == 1
-    if lies and is_known and [len(one) for one in lies.chunks] == [n_stored] * n_read:
+    if lies and is_known and [len(chunks) for chunks in lies.chunks] == [n_stored] * n_read:
         described = replace(
             lies,
-            read=tuple(_pick_reads(one, set(touched)) for one in lies.read),
+            read=tuple(_pick_reads(reads, set(touched)) for reads in lies.read),
             references_nbytes=described.references_nbytes,
             decode_s=described.decode_s,
         )
@@ -506,14 +553,14 @@ def _describe_file(
 
 def _pick_reads(reads: Sequence[Read], touched: set[int]) -> tuple[Read, ...]:
     """Keep the reads of some chunks of a variable, of its header, and of the index before each of them."""
-    found: list[Read] = []
+    expanded: list[Read] = []
     index: list[Read] = []
     n, was_chunk = -1, False
-    for one in reads:
-        if one.is_metadata:
-            index = [*([] if was_chunk else index), one]
+    for read in reads:
+        if read.is_metadata:
+            index = [*([] if was_chunk else index), read]
         elif (n := n + 1) in touched or n == 0:
-            found += [*index, one] if n in touched else index
+            expanded += [*index, read] if n in touched else index
             index = []
-        was_chunk = not one.is_metadata
-    return tuple(found)
+        was_chunk = not read.is_metadata
+    return tuple(expanded)

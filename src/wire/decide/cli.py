@@ -11,7 +11,7 @@ import numpy as np
 
 from wire.bed.networks import profile_names
 from wire.decide.choices import CLIENTS, Answer, list_choices, rank
-from wire.decide.question import Asked, ask
+from wire.decide.question import DecideOptions, ask
 from wire.decide.show import to_mapping, write_prices, write_short, write_why
 from wire.errors import say
 
@@ -19,10 +19,10 @@ _TYPES = ("float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "in
 
 
 def _take_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each field of `Asked`, which checks its text."""
-    for name, one in reversed(Asked.model_fields.items()):
-        flag = f"--{one.alias}" + "/--in-one-piece" * (name == "scattered")
-        option = click.option(flag, name, default=None, metavar=one.title, help=one.description, multiple=name == "price")  # fmt: skip
+    """Give a command an option for each field of `DecideOptions`, which checks its text."""
+    for name, field in reversed(DecideOptions.model_fields.items()):
+        flag = f"--{field.alias}" + "/--in-one-piece" * (name == "scattered")
+        option = click.option(flag, name, default=None, metavar=field.title, help=field.description, multiple=name == "price")  # fmt: skip
         command = option(command)
     return command
 
@@ -52,7 +52,7 @@ def find_answer(dataset: str | None = None, **options: Any) -> Answer:
 def write_form_data() -> str:
     """Write what the form of the page needs, as JSON: networks with their prices, clients, types."""
     networks = {}
-    for name in sorted(profile_names(), key=lambda one: one != "in-region"):
+    for name in sorted(profile_names(), key=lambda name: name != "in-region"):
         question = ask(shape="1", profile=name)
         store, network = question.store, question.store.network
         rates = {
@@ -73,8 +73,12 @@ def write_form_data() -> str:
             "billing": write_prices(question),
         }
     clients = {
-        key: {"inFlight": one.in_flight or 64, "inTurn": one.in_turn, "opening": one.opening}
-        for key, one in (("plain", CLIENTS["zarr-s3fs"]), ("tuned", CLIENTS["zarr-obstore"]))
+        key: {
+            "inFlight": client.in_flight or 64,
+            "inTurn": client.facts.requests_per_chunk,
+            "opening": client.facts.opening,
+        }
+        for key, client in (("plain", CLIENTS["zarr-s3fs"]), ("tuned", CLIENTS["zarr-obstore"]))
     }
     types = {name: np.dtype(name).itemsize for name in _TYPES}
     return json.dumps({"networks": networks, "clients": clients, "types": types})

@@ -24,7 +24,7 @@ from zarr.storage import ObjectStore
 from wire.bed.locations import open_location
 from wire.deadline import deadline
 from wire.decide.layouts import MOST_ARRAY_NBYTES, MOST_EXTENT, ArrayFacts, Layout
-from wire.errors import UserError, cut, explain_system, redact, show
+from wire.errors import UserError, cut, describe_system_error, redact, show
 from wire.hdf5.files import Deadline, open_hdf5, open_source, walk
 from wire.hdf5.inspection import record_reads
 from wire.untrusted import UntrustedFolder
@@ -103,7 +103,7 @@ def read_dataset(address: str, variable: str = "", together: int = 1) -> ArrayFa
             raise
         reason = "it cannot be read"
         if isinstance(error, OSError) and error.errno:
-            reason = explain_system(error)
+            reason = describe_system_error(error)
         raise UserError("dataset", f"{shown}: {reason}", _ALLOWED) from error
 
 
@@ -136,13 +136,15 @@ def _fetch_begin(address: str) -> bytes | None:
 
 def _choose(arrays: Iterable[ArrayFacts], variable: str) -> ArrayFacts:
     """Take the array that is named, or the largest whose elements have a size."""
-    ordered = sorted(arrays, key=lambda one: (-one.nbytes, one.variable))
-    names = tuple(one.variable for one in ordered)
+    ordered = sorted(arrays, key=lambda array: (-array.nbytes, array.variable))
+    names = tuple(array.variable for array in ordered)
     listed = f"{len(names)} arrays, the largest first: {cut(', '.join(names[:_N_LISTED]))}"
     if variable and variable not in names:
         raise UserError("variable", show(variable), f"of {listed}")
-    named = [one for one in ordered if not variable or one.variable == variable]
-    usable = [one for one in named if one.shape and one.nbytes and not one.dtype.hasobject]
+    named = [array for array in ordered if not variable or array.variable == variable]
+    usable = [
+        array for array in named if array.shape and array.nbytes and not array.dtype.hasobject
+    ]
     if not usable:
         allowed = "an array with elements, of a type of fixed size"
         raise UserError("variable", cut(variable) or listed, allowed)
@@ -160,14 +162,14 @@ def _check_extents(array: ArrayFacts) -> None:
         nbytes = math.prod(extents) * array.dtype.itemsize
         if not all(1 <= n <= MOST_EXTENT for n in extents) or nbytes > MOST_ARRAY_NBYTES:
             allowed = f"extents from 1 to {MOST_EXTENT}, and {MOST_ARRAY_NBYTES} bytes"
-            told = f"{cut(array.variable)} has extents {show([*extents])}"
-            raise UserError("variable", told, allowed)
+            problem = f"{cut(array.variable)} has extents {show([*extents])}"
+            raise UserError("variable", problem, allowed)
 
 
 def _find_alike(arrays: Iterable[ArrayFacts], first: ArrayFacts) -> list[str]:
     """Name the arrays of the same shape and type, the first before the others."""
-    same = [one for one in arrays if (one.shape, one.dtype) == (first.shape, first.dtype)]
-    names = [one.variable for one in same if one.variable != first.variable]
+    alike = [array for array in arrays if (array.shape, array.dtype) == (first.shape, first.dtype)]
+    names = [array.variable for array in alike if array.variable != first.variable]
     return [first.variable, *names]
 
 
@@ -189,15 +191,15 @@ def _find_array(
     """Read the metadata of arrays, and the sizes of some chunks of the one that is meant."""
     node = zarr.open(bounded, mode="r", zarr_format=version)
     if isinstance(node, zarr.Array):
-        found = {redact(address).rstrip("/").rpartition("/")[2]: node}
+        arrays = {redact(address).rstrip("/").rpartition("/")[2]: node}
         variable = ""
-    elif variable and isinstance(one := node.get(variable), zarr.Array):
-        found = {variable: one}  # the others may be of types that zarr cannot read
+    elif variable and isinstance(member := node.get(variable), zarr.Array):
+        arrays = {variable: member}  # the others may be of types that zarr cannot read
     else:
         members = node.members(max_depth=None)
-        found = {name: one for name, one in members if isinstance(one, zarr.Array)}
-    chosen = _choose([_describe_zarr(name, one) for name, one in found.items()], variable)
-    array, sizes = found[chosen.variable], list[int]()
+        arrays = {name: array for name, array in members if isinstance(array, zarr.Array)}
+    chosen = _choose([_describe_zarr(name, array) for name, array in arrays.items()], variable)
+    array, sizes = arrays[chosen.variable], list[int]()
     object_shape = array.shards or array.chunks
     grid = [-(-n // c) for n, c in zip(array.shape, object_shape, strict=True)]
     for part in (0.15, 0.35, 0.5, 0.65, 0.85):
@@ -234,8 +236,8 @@ class _Bounded(ObjectStore[Any]):
         try:
             return self._folder.read_bytes(key, max_nbytes=_METADATA_NBYTES)
         except UserError as error:
-            parents = [self._folder.folder / one for one in PurePosixPath(key).parents]
-            is_linked = any(one.is_symlink() for one in parents[:-1])
+            parents = [self._folder.folder / parent for parent in PurePosixPath(key).parents]
+            is_linked = any(parent.is_symlink() for parent in parents[:-1])
             if (
                 isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
                 and not is_linked
@@ -249,8 +251,8 @@ class _Bounded(ObjectStore[Any]):
         try:
             result = await obstore.get_async(self.store, key)
             size = result.meta["size"]
-            async for piece in result.stream():
-                content += bytes(piece)
+            async for block in result.stream():
+                content += bytes(block)
                 if max(size, len(content)) > _METADATA_NBYTES:
                     problem = f"{cut(key)} is none to read"
                     raise UserError("dataset", problem, f"at most {_METADATA_NBYTES:,} bytes")
@@ -278,8 +280,8 @@ def _find_version(store: Any, address: str) -> Literal[2, 3]:
             if "://" in address:
                 size = obstore.head(store, name)["size"]
             else:
-                found = (Path(address) / name).stat()  # of a pipe and a device none
-                size = found.st_size * stat.S_ISREG(found.st_mode)
+                status = (Path(address) / name).stat()  # of a pipe and a device none
+                size = status.st_size * stat.S_ISREG(status.st_mode)
         except FileNotFoundError:
             continue
         except Exception as refused:  # a bucket that may not be listed refuses what is not there
@@ -294,43 +296,45 @@ def _find_version(store: Any, address: str) -> Literal[2, 3]:
 
 def _describe_zarr(name: str, array: Any) -> ArrayFacts:
     old = array.attrs.get("_ARRAY_DIMENSIONS", ())  # of version 2, as xarray writes them
-    codecs = [type(one).__name__.removesuffix("Codec").lower() for one in array.compressors]
+    codecs = [type(codec).__name__.removesuffix("Codec").lower() for codec in array.compressors]
     return ArrayFacts(
         name,
         tuple(array.shape),
         np.dtype(array.dtype),
         Layout(tuple(array.chunks), tuple(array.shards) if array.shards else None),
         "zarr",
-        tuple(str(one) for one in getattr(array.metadata, "dimension_names", None) or old),
+        tuple(
+            str(dimension) for dimension in getattr(array.metadata, "dimension_names", None) or old
+        ),
         ", ".join(codecs) or "none",
     )
 
 
 def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
-    shown, found = cut(redact(address)), list[ArrayFacts]()
+    shown, arrays = cut(redact(address)), list[ArrayFacts]()
     with open_source(address, _FAR_S) as file:
         if file.read(3) == b"CDF":
-            told = f"{shown} is netCDF-3, which has no chunks"
-            raise UserError("dataset", told, _ALLOWED)
+            problem = f"{shown} is netCDF-3, which has no chunks"
+            raise UserError("dataset", problem, _ALLOWED)
         file.seek(0)
         with open_hdf5(file, shown) as root:
-            for path, one in walk(root, limit := Deadline(_LISTED_S)):
-                if isinstance(one, h5py.h5d.DatasetID):
+            for path, object_id in walk(root, limit := Deadline(_LISTED_S)):
+                if isinstance(object_id, h5py.h5d.DatasetID):
                     with suppress(TypeError):  # of a type that numpy lacks
-                        found.append(_describe_hdf5(path.strip("/"), h5py.Dataset(one)))
-            if limit.n_left_out and variable not in {one.variable for one in found}:
+                        arrays.append(_describe_hdf5(path.strip("/"), h5py.Dataset(object_id)))
+            if limit.n_left_out and variable not in {array.variable for array in arrays}:
                 if variable not in root:
-                    told = f"{shown} has more datasets than are looked at in {_LISTED_S} s"
-                    raise UserError("dataset", told, "one that --variable names")
-                found.append(_describe_hdf5(variable, root[variable]))
-            chosen = _choose(found, variable)
+                    problem = f"{shown} has more datasets than are looked at in {_LISTED_S} s"
+                    raise UserError("dataset", problem, "one that --variable names")
+                arrays.append(_describe_hdf5(variable, root[variable]))
+            chosen = _choose(arrays, variable)
             is_scattered, node = False, root[chosen.variable]
             # whether others lie between its first chunk and the last
             if (n := node.id.get_num_chunks() if node.chunks else 0) > 1:
                 first, last = (node.id.get_chunk_info(i).byte_offset for i in (0, n - 1))
                 is_scattered = abs(last - first) > _FAR_APART * node.id.get_storage_size()
-        names = _find_alike(found, chosen)[:together]
-        groups = {one.rpartition("/")[0] for one in names}
+        names = _find_alike(arrays, chosen)[:together]
+        groups = {name.rpartition("/")[0] for name in names}
         lies = record_reads(file, shown, names, groups=groups)
     return replace(chosen, is_scattered=is_scattered, lies=lies)
 

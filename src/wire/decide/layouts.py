@@ -229,8 +229,8 @@ def touched_chunks(pattern: AccessPattern, access: Access, shapes: Shapes) -> Fl
 def touched_runs(pattern: AccessPattern, access: Access, shapes: Shapes) -> Floats:
     """Expect the runs of neighbouring chunks that an access touches in a file in C order."""
     runs, is_whole = np.ones(len(shapes)), np.ones(len(shapes), bool)
-    each = [*_touched_each(pattern, access, shapes)]
-    for touched, n, chunk in zip(each[::-1], pattern.shape[::-1], shapes.T[::-1], strict=True):
+    factors = [*_touched_each(pattern, access, shapes)]
+    for touched, n, chunk in zip(factors[::-1], pattern.shape[::-1], shapes.T[::-1], strict=True):
         runs = np.where(is_whole, 1.0, runs * touched)
         is_whole &= touched >= np.ceil(n / chunk) - 1e-9
     return runs
@@ -240,8 +240,8 @@ def _touched_each(pattern: AccessPattern, access: Access, shapes: Shapes) -> Ite
     """Expect the chunks touched in each dimension; whole numbers of Python, whose squares have no end."""
     count = aligned_touched if access.is_aligned else expected_touched
     for extent, n, column in zip(access.extent, pattern.shape, shapes.T, strict=True):
-        chunks, at = np.unique(column, return_inverse=True)
-        yield np.asarray([count(extent, int(c), n) for c in chunks], np.float64)[at]
+        chunks, positions = np.unique(column, return_inverse=True)
+        yield np.asarray([count(extent, int(c), n) for c in chunks], np.float64)[positions]
 
 
 def aligned_touched(extent: int, chunk_extent: int, n: int) -> float:
@@ -273,11 +273,11 @@ class Grid:
 
     def restrict(self, group: Sequence[int]) -> Grid:
         """Leave some accesses of the pattern."""
-        taken, pattern = list(group), self.pattern
-        accesses = [pattern.accesses[i] for i in taken]
-        weights = [pattern.weights[i] for i in taken]
+        chosen, pattern = list(group), self.pattern
+        accesses = [pattern.accesses[i] for i in chosen]
+        weights = [pattern.weights[i] for i in chosen]
         pattern = replace(pattern, accesses=accesses, weights=weights)
-        return Grid(pattern, self.shapes, self.touched[:, taken], self.seconds[:, taken])
+        return Grid(pattern, self.shapes, self.touched[:, chosen], self.seconds[:, chosen])
 
     def take(self, rows: Any) -> Grid:
         """Leave some shapes."""
@@ -292,11 +292,15 @@ class Grid:
 def make_grid(pattern: AccessPattern) -> Grid:
     """List the candidates for a pattern, and predict each."""
     shapes, touched, seconds = _list_candidates(pattern), list[Floats](), list[Floats]()
-    nbytes, many = chunk_nbytes(pattern, shapes), pattern.together
+    nbytes, n_together = chunk_nbytes(pattern, shapes), pattern.together
     for access in pattern.accesses:
         touched.append(touched_chunks(pattern, access, shapes))
-        n_jobs = many * touched_runs(pattern, access, shapes) if pattern.store.is_file else 0.0
-        seconds.append(access_seconds(pattern.store, IoCounts(many * touched[-1], nbytes, n_jobs)))
+        n_jobs = (
+            n_together * touched_runs(pattern, access, shapes) if pattern.store.is_file else 0.0
+        )
+        seconds.append(
+            access_seconds(pattern.store, IoCounts(n_together * touched[-1], nbytes, n_jobs))
+        )
     return Grid(pattern, shapes, np.stack(touched, axis=1), np.stack(seconds, axis=1))
 
 
@@ -321,17 +325,17 @@ def best_layout(pattern: AccessPattern) -> Layout:
 
 def best_of(grid: Grid) -> Layout:
     """Choose the layout of a grid as `best_layout` does."""
-    pattern, plain, found = grid.pattern, grid.plain, list[Layout]()
+    pattern, plain, layouts = grid.pattern, grid.plain, list[Layout]()
     if len(plain.shapes):
-        found.append(Layout(_choose(plain)))
+        layouts.append(Layout(_choose(plain)))
     if len(plain.shapes) < len(grid.shapes):
-        found += _shard(pattern, _choose(grid))
-    if not found:
+        layouts += _shard(pattern, _choose(grid))
+    if not layouts:
         more = ", or appends of more steps at once" if pattern.append else ""
         raise UserError("max-objects", f"{pattern.max_objects} an array", f"more{more}")
-    scores = [score(pattern, layout) for layout in found]
+    scores = [score(pattern, layout) for layout in layouts]
     return next(
-        one for one, s in zip(found, scores, strict=True) if s <= _SHARD_WORTH * min(scores)
+        layout for layout, s in zip(layouts, scores, strict=True) if s <= _SHARD_WORTH * min(scores)
     )
 
 
@@ -372,12 +376,12 @@ def best_copies(grid: Grid) -> tuple[tuple[Layout, Layout], tuple[Shape, Shape]]
         tuple(tuple(i for i in range(n) if bits >> i & 1 == side) for side in (0, 1))
         for bits in range(1, 2 ** (n - 1))
     ]
-    ours, theirs = min(splits, key=lambda split: sum(map(total, split)))
+    first, second = min(splits, key=lambda split: sum(map(total, split)))
     try:
-        one, two = (best_of(grid.restrict(group)) for group in (ours, theirs))
+        left_best, right_best = (best_of(grid.restrict(group)) for group in (first, second))
     except UserError:
         return None  # a copy has too many objects
-    return (one, two), (ours, theirs)
+    return (left_best, right_best), (first, second)
 
 
 def _list_candidates(pattern: AccessPattern) -> Shapes:
@@ -390,12 +394,12 @@ def _list_candidates(pattern: AccessPattern) -> Shapes:
     for axis in np.ix_(*[np.asarray(grid, np.float64) for grid in grids]):
         nbytes = nbytes * axis
     least = min(pattern.min_nbytes, float(nbytes.max()))
-    kept = np.nonzero((nbytes >= least) & (nbytes <= pattern.max_nbytes))
-    if not len(kept[0]):
+    within = np.nonzero((nbytes >= least) & (nbytes <= pattern.max_nbytes))
+    if not len(within[0]):
         raise UserError(
             "bounds", f"no chunk of {least:g} to {pattern.max_nbytes} bytes", "more memory"
         )
-    columns = [np.asarray(grid, np.int64)[i] for grid, i in zip(grids, kept, strict=True)]
+    columns = [np.asarray(grid, np.int64)[i] for grid, i in zip(grids, within, strict=True)]
     return np.stack(columns, axis=1)
 
 
@@ -413,10 +417,10 @@ def _list_extents(pattern: AccessPattern, column: int, step: int) -> list[int]:
         most = 1 + int(pattern.max_rewritten_nbytes // each_nbytes)
         own |= {min(steps, n), min(steps * most, n)}
     base, factors = max(2, step), (1, 3) if step == 1 else (1,)
-    found = {n} | own | {f * base**k for k in range(n.bit_length()) for f in factors}
+    extents = {n} | own | {f * base**k for k in range(n.bit_length()) for f in factors}
     if step == 1:
-        found |= {-(-n // k) for k in _PARTS} | {-(-e // k) for e in own for k in (2, 4)}
-    return sorted(e for e in found if e <= n and pattern.allows(column, e))
+        extents |= {-(-n // k) for k in _PARTS} | {-(-e // k) for e in own for k in (2, 4)}
+    return sorted(e for e in extents if e <= n and pattern.allows(column, e))
 
 
 def _choose(grid: Grid) -> Shape:
@@ -434,8 +438,8 @@ def _choose(grid: Grid) -> Shape:
     is_round = ((shapes & (shapes - 1)) == 0) | (shape % shapes == 0)
     rough = np.sum(~is_round, axis=1)
     nbytes = chunk_nbytes(grid.pattern, shapes)
-    at = int(np.lexsort((scores, -nbytes, np.round(spread + 0.3 * rough, 6)))[0])
-    return tuple(int(extent) for extent in shapes[at])
+    best = int(np.lexsort((scores, -nbytes, np.round(spread + 0.3 * rough, 6)))[0])
+    return tuple(int(extent) for extent in shapes[best])
 
 
 def _count_objects(pattern: AccessPattern, shapes: Shapes) -> Floats:
@@ -457,10 +461,10 @@ def _shard(pattern: AccessPattern, chunk: Shape) -> list[Layout]:
         grids.append([e for e in extents if e == c or pattern.allows(column, e)])
     shards = np.asarray([*itertools.product(*grids)], np.int64)
     nbytes = chunk_nbytes(pattern, shards)
-    few = _count_objects(pattern, shards) <= pattern.max_objects
-    fits = few & (nbytes >= _SHARD_NBYTES[0]) & (nbytes <= _SHARD_NBYTES[1])
-    shards = shards[fits if fits.any() else few & (nbytes <= 10 * _SHARD_NBYTES[1])]
-    touched = [touched_chunks(pattern, each, shards) for each in pattern.accesses]
+    is_allowed = _count_objects(pattern, shards) <= pattern.max_objects
+    fits = is_allowed & (nbytes >= _SHARD_NBYTES[0]) & (nbytes <= _SHARD_NBYTES[1])
+    shards = shards[fits if fits.any() else is_allowed & (nbytes <= 10 * _SHARD_NBYTES[1])]
+    touched = [touched_chunks(pattern, access, shards) for access in pattern.accesses]
     mean = np.round(np.log(pattern.shares @ np.stack(touched)), 9)  # so that equals are equal
     order = np.lexsort((-chunk_nbytes(pattern, shards), mean))
     return [Layout(chunk, tuple(int(extent) for extent in shards[i])) for i in order[:1]]

@@ -48,14 +48,14 @@ def _check_type(name: str) -> str:
     from zarr.dtype import parse_dtype  # here: zarr takes a second to import
 
     try:
-        found = np.dtype(name)
+        dtype = np.dtype(name)
     except (TypeError, ValueError, SyntaxError) as error:
         raise ValueError("a numpy type such as float32") from error
-    if found.hasobject or not 0 < found.itemsize <= 2**20:
+    if dtype.hasobject or not 0 < dtype.itemsize <= 2**20:
         raise ValueError("a type of fixed size, such as float32")
     try:
         with warnings.catch_warnings(action="ignore"):  # of types that Zarr has not specified yet
-            parse_dtype(found, zarr_format=3)
+            parse_dtype(dtype, zarr_format=3)
     except (TypeError, ValueError) as error:  # such as float128; numpy reads blanks as a number
         raise ValueError("a type that Zarr stores, such as float32") from error
     return name
@@ -89,7 +89,7 @@ def _option(title: str | None, text: str, *, default: Any = None, **bounds: Any)
     return Field(default, title=title, description=text, **bounds)
 
 
-class Asked(BaseModel):
+class DecideOptions(BaseModel):
     """What was typed: each field is an option of the command; what is None follows from the array."""
 
     model_config = ConfigDict(
@@ -131,9 +131,9 @@ class Asked(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        for name, other in _WITH.items():
-            if name in self.model_fields_set and other not in self.model_fields_set:
-                raise _refuse(name, getattr(self, name), f"with --{other}")
+        for name, required in _WITH.items():
+            if name in self.model_fields_set and required not in self.model_fields_set:
+                raise _refuse(name, getattr(self, name), f"with --{required}")
         if {"per_second", "reads_per_month"} <= self.model_fields_set:
             raise _refuse("reads-per-month", self.reads_per_month, "without --per-second")
         return self
@@ -164,15 +164,15 @@ def find_billing(profile: Profile, own: Mapping[str, float]) -> Billing:
     provider, region = profile.provider, profile.region
     assumed = [f"provider: {ASSUMED_PROVIDER}"] * (provider is None)
     assumed += [f"region: {ASSUMED_REGION}"] * (region is None)
-    told = f"{profile.name} does not say this, so it is assumed: {', '.join(assumed)}"
+    note = f"{profile.name} does not say this, so it is assumed: {', '.join(assumed)}"
     provider, region = provider or ASSUMED_PROVIDER, region or ASSUMED_REGION
-    found = find_store_prices(provider, region, own)
+    prices = find_store_prices(provider, region, own)
     return Billing(
         provider,
         region,
-        told if assumed else "",
-        found if isinstance(found, StorePrices) else None,
-        () if isinstance(found, StorePrices) else found,
+        note if assumed else "",
+        prices if isinstance(prices, StorePrices) else None,
+        () if isinstance(prices, StorePrices) else prices,
     )
 
 
@@ -180,7 +180,7 @@ def find_billing(profile: Profile, own: Mapping[str, float]) -> Billing:
 class Question:
     """What is to be decided, checked."""
 
-    asked: Asked  # with all that follows from the array
+    options: DecideOptions  # with all that follows from the array
     address: str  # of the dataset; empty where numbers stand for it
     array: ArrayFacts
     pattern: AccessPattern  # as the search takes it, with rounded shares
@@ -196,7 +196,7 @@ class Question:
     @property
     def n_arrays(self) -> int:
         """Arrays of this shape."""
-        return self.asked.arrays or 1
+        return self.options.arrays or 1
 
     @property
     def stored_nbytes(self) -> float:
@@ -216,91 +216,94 @@ def _refuse(name: str, value: object, allowed: object) -> UserError:
 
 def ask(address: str | None = None, **options: Any) -> Question:
     """Read a question from a command's options; what is None is not told."""
-    told = {name.replace("_", "-"): one for name, one in options.items() if one is not None}
+    values = {name.replace("_", "-"): value for name, value in options.items() if value is not None}
     try:
-        asked = Asked(**told)
+        parsed = DecideOptions(**values)
     except ValidationError as error:
         raise convert_validation_error(error, depth=1) from error
-    profile = get_profile(asked.profile)
-    billing = find_billing(profile, read_numbers("price", asked.price))
+    profile = get_profile(parsed.profile)
+    billing = find_billing(profile, read_numbers("price", parsed.price))
     for name in ("budget_usd_month", "wait_usd_hour"):
-        if not billing.prices and (usd := getattr(asked, name)) is not None:
-            given = ", ".join(f"--price {item}=USD" for item in billing.missing)
-            raise _refuse(name.replace("_", "-"), usd, f"with all prices, so with {given}")
-    array = _read_array(address, asked)
-    if asked.keep in ("format", "bytes") and array.format == "none":
-        raise _refuse("keep", asked.keep, "of a DATASET, or with --chunks")
-    n_arrays = asked.arrays or array.n_alike
-    follows: dict[str, Any] = {"arrays": n_arrays, "cores": asked.cores or 2}
-    if asked.batch:  # a machine that trains has a core for each process, and one link
-        follows["cores"] = asked.cores or asked.workers
-        follows["link_mb_per_s"] = asked.link_mb_per_s or _LINK_MB_PER_S
-    if asked.per_second:
-        follows["reads_per_month"] = asked.per_second * _SECONDS_A_MONTH
-    if asked.scattered is None:
+        if not billing.prices and (usd := getattr(parsed, name)) is not None:
+            missing = ", ".join(f"--price {item}=USD" for item in billing.missing)
+            raise _refuse(name.replace("_", "-"), usd, f"with all prices, so with {missing}")
+    array = _read_array(address, parsed)
+    if parsed.keep in ("format", "bytes") and array.format == "none":
+        raise _refuse("keep", parsed.keep, "of a DATASET, or with --chunks")
+    n_arrays = parsed.arrays or array.n_alike
+    follows: dict[str, Any] = {"arrays": n_arrays, "cores": parsed.cores or 2}
+    if parsed.batch:  # a machine that trains has a core for each process, and one link
+        follows["cores"] = parsed.cores or parsed.workers
+        follows["link_mb_per_s"] = parsed.link_mb_per_s or _LINK_MB_PER_S
+    if parsed.per_second:
+        follows["reads_per_month"] = parsed.per_second * _SECONDS_A_MONTH
+    if parsed.scattered is None:
         is_known = array.is_scattered is not None
         follows["scattered"] = array.is_scattered if is_known else n_arrays > 1
-    asked = asked.model_copy(update=follows)
-    least_gb = asked.in_flight * array.dtype.itemsize / 1e9
-    if asked.memory < least_gb:
-        raise _refuse("memory", asked.memory, f"at least {least_gb:g} GB")
-    accesses, shares = _read_accesses(asked.access, array)
+    parsed = parsed.model_copy(update=follows)
+    least_gb = parsed.in_flight * array.dtype.itemsize / 1e9
+    if parsed.memory < least_gb:
+        raise _refuse("memory", parsed.memory, f"at least {least_gb:g} GB")
+    accesses, shares = _read_accesses(parsed.access, array)
     pattern = AccessPattern(
         array.shape,
         array.dtype.itemsize,
         accesses,
         # to a twentieth, or a rarer one to a digit: nobody knows them better
         [math.floor(20 * s + 0.5) / 20 if s >= 0.05 else float(f"{s:.0e}") for s in shares],
-        _make_store(asked, profile, asked.compression or array.compression or 1.0),
-        together=asked.batch or asked.together,
+        _make_store(parsed, profile, parsed.compression or array.compression or 1.0),
+        together=parsed.batch or parsed.together,
         min_chunk_nbytes=_MIN_CHUNK_NBYTES,
-        max_objects=max(1, asked.max_objects // n_arrays),
-        memory_nbytes=int(asked.memory * 1e9),
-        append=_read_append(asked.append, array) if asked.append else None,
+        max_objects=max(1, parsed.max_objects // n_arrays),
+        memory_nbytes=int(parsed.memory * 1e9),
+        append=_read_append(parsed.append, array) if parsed.append else None,
     )
-    return Question(asked, redact(address or ""), array, pattern, shares, profile, billing)
+    return Question(parsed, redact(address or ""), array, pattern, shares, profile, billing)
 
 
-def _make_store(asked: Asked, profile: Profile, compression: float) -> Store:
+def _make_store(options: DecideOptions, profile: Profile, compression: float) -> Store:
     """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
-    network, told = network_of(profile), profile.measurement
-    links = (profile.worker_mb_per_s, asked.link_mb_per_s)
-    link = min(network.aggregate_nbytes_per_s, *(1e6 * (one or math.inf) for one in links))
+    network, measurement = network_of(profile), profile.measurement
+    links = (profile.worker_mb_per_s, options.link_mb_per_s)
+    link = min(
+        network.aggregate_nbytes_per_s,
+        *(1e6 * (link_mb_per_s or math.inf) for link_mb_per_s in links),
+    )
     for name in ("decode_mb_per_s", "chunk_ms"):
-        value = told.get(name, 1)
+        value = measurement.get(name, 1)
         if not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
-            raise _refuse(f"{name} of {asked.profile}", value, "1e-9 to 1e9")
+            raise _refuse(f"{name} of {options.profile}", value, "1e-9 to 1e9")
     return Store(
         replace(network, aggregate_nbytes_per_s=link),
-        asked.in_flight,
-        chunk_s=float(told.get("chunk_ms", _CHUNK_MS)) / 1000,
+        options.in_flight,
+        chunk_s=float(measurement.get("chunk_ms", _CHUNK_MS)) / 1000,
         decode_s_per_nbyte=1e-6
-        / (asked.reader_cores * float(told.get("decode_mb_per_s", _DECODE_MB_PER_S))),
+        / (options.reader_cores * float(measurement.get("decode_mb_per_s", _DECODE_MB_PER_S))),
         compression_ratio=compression,
     )
 
 
-def _read_array(address: str | None, asked: Asked) -> ArrayFacts:
+def _read_array(address: str | None, options: DecideOptions) -> ArrayFacts:
     """Read the array of a dataset, or take it and the chunks that are there from numbers."""
     if address:
         for name in _OF_NUMBERS:
-            if name in asked.model_fields_set:
-                raise _refuse(name, getattr(asked, name), "without DATASET, which tells it")
+            if name in options.model_fields_set:
+                raise _refuse(name, getattr(options, name), "without DATASET, which tells it")
         from wire.decide.dataset import read_dataset  # here, as numbers need none of it
 
-        array = read_dataset(address, asked.variable, asked.together)
-    elif asked.variable:
-        raise _refuse("variable", asked.variable, "of a DATASET")
-    elif not asked.shape:
+        array = read_dataset(address, options.variable, options.together)
+    elif options.variable:
+        raise _refuse("variable", options.variable, "of a DATASET")
+    elif not options.shape:
         raise UserError("shape", "none", "--shape 87600,721,1440, or a DATASET")
     else:
-        array = ArrayFacts("array", asked.shape, np.dtype(asked.type))
+        array = ArrayFacts("array", options.shape, np.dtype(options.type))
     if len(array.shape) > _MOST_DIMENSIONS or array.nbytes > MOST_ARRAY_NBYTES:
         allowed = f"at most {_MOST_DIMENSIONS} dimensions and {MOST_ARRAY_NBYTES} bytes"
         raise _refuse("shape", [*array.shape], allowed)
-    if not asked.chunks:
+    if not options.chunks:
         return array
-    chunk, shard = asked.chunks, asked.shards
+    chunk, shard = options.chunks, options.shards
     _check_extents("chunks", chunk, array.shape)
     if shard and (
         len(shard) != len(chunk)
@@ -308,7 +311,7 @@ def _read_array(address: str | None, asked: Asked) -> ArrayFacts:
     ):
         allowed = f"multiples of the chunks, {list(chunk)}, that the array fills"
         raise _refuse("shards", [*shard], allowed)
-    return replace(array, layout=Layout(chunk, shard), format=asked.format)
+    return replace(array, layout=Layout(chunk, shard), format=options.format)
 
 
 def _check_extents(name: str, part: Shape, shape: Shape) -> None:
@@ -321,28 +324,30 @@ def _check_extents(name: str, part: Shape, shape: Shape) -> None:
 
 def _read_accesses(text: str, array: ArrayFacts) -> tuple[tuple[Access, ...], tuple[float, ...]]:
     """Read ``series:0.8,map:0.2``: accesses, and the share of each."""
-    found: dict[str, tuple[Access, float]] = {}
+    accesses: dict[str, tuple[Access, float]] = {}
     for part in text.split(","):
-        what, _, weight = part.strip().partition(":")
-        box, at, how = what.partition("@")
+        name, _, weight = part.strip().partition(":")
+        box, sign, alignment = name.partition("@")
         try:
             share = float(weight or 1)
         except ValueError:
             share = math.nan
-        if not (share == 0 or _LEAST_SHARE <= share <= _MOST_SHARE) or (at and how != "aligned"):
+        if not (share == 0 or _LEAST_SHARE <= share <= _MOST_SHARE) or (
+            sign and alignment != "aligned"
+        ):
             shares = f"0 or {_LEAST_SHARE:g} to {_MOST_SHARE:g}"
             raise _refuse("access", part, f"WHAT:SHARE, or BOX@aligned:SHARE, of shares {shares}")
-        if what in found:
-            raise UserError("access", f"{show(what)} is there twice", "each once")
-        found[what] = Access(what, _read_box(box, array), is_aligned=bool(at)), share
-    kept = [(access, share) for access, share in found.values() if share]
-    if not kept:
+        if name in accesses:
+            raise UserError("access", f"{show(name)} is there twice", "each once")
+        accesses[name] = Access(name, _read_box(box, array), is_aligned=bool(sign)), share
+    pairs = [(access, share) for access, share in accesses.values() if share]
+    if not pairs:
         raise _refuse("access", text, "one with a share above 0")
-    total = math.fsum(share for _, share in kept)
-    return tuple(access for access, _ in kept), tuple(share / total for _, share in kept)
+    total = math.fsum(share for _, share in pairs)
+    return tuple(access for access, _ in pairs), tuple(share / total for _, share in pairs)
 
 
-def _read_box(what: str, array: ArrayFacts) -> Shape:
+def _read_box(text: str, array: ArrayFacts) -> Shape:
     """Turn a name, or a box such as 365x10x10, into elements for each dimension."""
     shape, n = array.shape, len(array.shape)
     named = {
@@ -350,13 +355,13 @@ def _read_box(what: str, array: ArrayFacts) -> Shape:
         "map": set(range(1, n) if n < 3 else (n - 2, n - 1)),
         "whole": set(range(n)),
     }
-    if what in named:
-        return tuple(extent if i in named[what] else 1 for i, extent in enumerate(shape))
+    if text in named:
+        return tuple(extent if i in named[text] else 1 for i, extent in enumerate(shape))
     try:
-        box = tuple(map(int, what.split("x")))
+        box = tuple(map(int, text.split("x")))
     except ValueError as error:
         allowed = "series, map, whole, or a box such as 365x10x10"
-        raise _refuse("access", what, allowed) from error
+        raise _refuse("access", text, allowed) from error
     _check_extents("access", box, shape)
     return box
 

@@ -13,7 +13,7 @@ import yaml
 from wire.decide.choices import Action, Answer, Choice
 from wire.decide.layouts import Layout
 from wire.decide.question import Question
-from wire.errors import cut, write_bytes
+from wire.errors import cut, format_size
 from wire.hdf5.repacked import Repack
 from wire.models import WORTH
 
@@ -35,11 +35,11 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
     store, network = question.store, question.store.network
     rates = [network.stream_nbytes_per_s, network.aggregate_nbytes_per_s]
     stream, aggregate = (rate / 1e6 if rate < math.inf else None for rate in rates)
-    told = ("variable", "shape", "format", "codec", "nbytes")
+    facts = ("variable", "shape", "format", "codec", "nbytes")
     billing = question.billing
     return {
         "array": {
-            **{name: getattr(array, name) for name in told},
+            **{name: getattr(array, name) for name in facts},
             "type": str(array.dtype),
             "compression": store.compression_ratio,
             "n_arrays": question.n_arrays,
@@ -47,18 +47,18 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
             "shard_shape": array.layout and array.layout.shard_shape,
         },
         "asked": {
-            **question.asked.model_dump(),
+            **question.options.model_dump(),
             "address": question.address,
-            "accesses": [asdict(one) for one in question.pattern.accesses],
+            "accesses": [asdict(access) for access in question.pattern.accesses],
             "shares": question.shares,
         },
         "predicted_on": {
-            "profile": question.asked.profile,
+            "profile": question.options.profile,
             "first_byte_median_s": network.first_byte_median_s,
             "first_byte_p95_s": network.first_byte_p95_s,
             "stream_mb_per_s": stream,
             "aggregate_mb_per_s": aggregate,
-            "in_flight": question.asked.in_flight,
+            "in_flight": question.options.in_flight,
             "decode_mb_per_s": round(1e-6 / store.decode_s_per_nbyte, 6),
             "chunk_ms": 1000 * store.chunk_s,
             "compression": store.compression_ratio,
@@ -73,33 +73,37 @@ def to_mapping(answer: Answer) -> dict[str, Any]:
         },
         "answer": _list_values(answer, answer.best),
         "now": _list_values(answer, answer.now),
-        "choices": [_list_values(answer, one) for one in answer.choices],
-        "ties": [one.label for one in answer.ties],
+        "choices": [_list_values(answer, choice) for choice in answer.choices],
+        "ties": [choice.label for choice in answer.ties],
     }
 
 
-def _list_values(answer: Answer, one: Choice) -> dict[str, Any]:
-    question, asked, itemsize = answer.question, answer.question.asked, answer.question.array.dtype.itemsize  # fmt: skip
-    found = {**asdict(one), "client": one.client.name}
-    found["layouts"] = [
+def _list_values(answer: Answer, choice: Choice) -> dict[str, Any]:
+    question, options, itemsize = answer.question, answer.question.options, answer.question.array.dtype.itemsize  # fmt: skip
+    values = {**asdict(choice), "client": choice.client.name}
+    values["layouts"] = [
         {
             **asdict(layout),
             "chunk_nbytes": math.prod(layout.chunk_shape) * itemsize,
             "n_objects": layout.count_objects(question.array.shape),
             "serves": names,
         }
-        for layout, names in zip(one.layouts, found.pop("serves"), strict=False)  # a file may have none
+        for layout, names in zip(choice.layouts, values.pop("serves"), strict=False)  # a file may have none
     ]  # fmt: skip
-    found |= {"seconds": one.seconds, "usd_month_total": one.usd, "gains": answer.gains(one)}
-    found["write_hours_at_least"] = _count_write_hours(question, one)
-    if asked.batch and one.samples_per_s:
+    values |= {
+        "seconds": choice.seconds,
+        "usd_month_total": choice.usd,
+        "gains": answer.gains(choice),
+    }
+    values["write_hours_at_least"] = _count_write_hours(question, choice)
+    if options.batch and choice.samples_per_s:
         box = max(math.prod(access.extent) for access in question.pattern.accesses) * itemsize
-        found["link_nbytes_per_s"] = one.samples_per_s / asked.batch * one.mean("nbytes")
-        found["ready_nbytes"] = asked.workers * asked.prefetch * asked.batch * box
-    if asked.per_second:
-        found["reads_at_once"] = asked.per_second * one.seconds
-        found["requests_per_s"] = asked.per_second * one.mean("n_requests")
-    return found
+        values["link_nbytes_per_s"] = choice.samples_per_s / options.batch * choice.mean("nbytes")
+        values["ready_nbytes"] = options.workers * options.prefetch * options.batch * box
+    if options.per_second:
+        values["reads_at_once"] = options.per_second * choice.seconds
+        values["requests_per_s"] = options.per_second * choice.mean("n_requests")
+    return values
 
 
 def _count_write_hours(question: Question, choice: Choice) -> float:
@@ -112,7 +116,7 @@ def write_short(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
     question, best = answer.question, answer.best
     yield _write_array(question)
     over = "Nothing fits the budget; the cheapest: " * best.is_over_budget
-    is_whole = [one.chunk_shape for one in best.layouts] == [question.array.shape]
+    is_whole = [layout.chunk_shape for layout in best.layouts] == [question.array.shape]
     is_new = best.action in ("write", "rechunk")
     advice = "Store one chunk" if is_whole and is_new else _ADVICE[best.action]
     yield f"{over}{advice}: {_write_headline(answer)}."
@@ -128,14 +132,14 @@ def write_short(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
     yield from before
     is_priced, samples = question.prices is not None, ["samples/s"] if best.samples_per_s else []
     usd = ["USD/month"] if is_priced else ["stored"]
-    rows = [["", "* chosen", *(one.access for one in best.reads), *samples, *usd, "speed-up"]]
-    for one in _pick(answer, _N_LINES - 3 - len(before) - len(after)):
-        label = f"{one.action}: {_write_shapes(one)}{', over budget' * one.is_over_budget}"
-        times = [_seconds(each.p50_s) for each in one.reads]
-        rate = [_number(one.samples_per_s)] if one.samples_per_s else []
-        cost = write_bytes(one.stored_nbytes) if one.usd is None else _number(one.usd)
-        told = [*times, *rate, cost, _range(answer.gains(one).values())]
-        rows.append(["*" * (one is best), label, *told])
+    rows = [["", "* chosen", *(read.access for read in best.reads), *samples, *usd, "speed-up"]]
+    for choice in _pick(answer, _N_LINES - 3 - len(before) - len(after)):
+        label = f"{choice.action}: {_write_shapes(choice)}{', over budget' * choice.is_over_budget}"
+        times = [_seconds(read.p50_s) for read in choice.reads]
+        rate = [_number(choice.samples_per_s)] if choice.samples_per_s else []
+        cost = format_size(choice.stored_nbytes) if choice.usd is None else _number(choice.usd)
+        row_cells = [*times, *rate, cost, _range(answer.gains(choice).values())]
+        rows.append(["*" * (choice is best), label, *row_cells])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
@@ -147,10 +151,14 @@ def _write_notes(answer: Answer) -> Iterator[str]:
     """Write what follows the table: ties, settings that gain nothing, prices, and what it rests on."""
     question, best = answer.question, answer.best
     if answer.ties:
-        others = " or ".join(f"{one.action} ({_write_shapes(one)})" for one in answer.ties[:2])
-        yield f"A tie: {others} would do as well, within 10 %."
-    settings = [one for one in answer.choices if one.action == "set" and one.samples_per_s]
-    if settings and all(max(answer.gains(one).values()) < WORTH for one in settings):
+        others_text = " or ".join(
+            f"{choice.action} ({_write_shapes(choice)})" for choice in answer.ties[:2]
+        )
+        yield f"A tie: {others_text} would do as well, within 10 %."
+    settings = [
+        choice for choice in answer.choices if choice.action == "set" and choice.samples_per_s
+    ]
+    if settings and all(max(answer.gains(choice).values()) < WORTH for choice in settings):
         limit = settings[0].samples_bound
         yield f"Changing only settings does not help here: the {limit} is the limit with and without."
     yield write_prices(question)
@@ -162,11 +170,11 @@ def write_effort(answer: Answer) -> str:
     question, best, parts = answer.question, answer.best, list[str]()
     if best.write_nbytes:
         hours = _count_write_hours(question, best)
-        moved = write_bytes(best.write_nbytes)
+        moved = format_size(best.write_nbytes)
         time = f", which takes at least {_hours(hours)}" * (hours > _LEAST_HOURS)
         parts.append(f"writing it moves {moved}{time}")
     if best.append_nbytes is not None and best.action != "stay":
-        rewritten = f"rewrites up to {write_bytes(best.append_nbytes)} already stored of a variable"
+        rewritten = f"rewrites up to {format_size(best.append_nbytes)} already stored of a variable"
         parts.append(
             f"each append {rewritten if best.append_nbytes else 'rewrites nothing stored'}"
         )
@@ -188,10 +196,10 @@ def write_prices(question: Question) -> str:
     where, assumed = _REGIONS[billing.region], f" ({billing.assumed})" * bool(billing.assumed)
     if billing.prices:
         return f"Prices: {billing.prices.source}; {where}{assumed}."
-    given = " ".join(f"--price {item}=USD" for item in billing.missing)
+    missing = " ".join(f"--price {item}=USD" for item in billing.missing)
     return (
         f"Prices are unknown (provider: {billing.provider}; {where}): bytes stored count instead of"
-        f" dollars; or give {given}."
+        f" dollars; or give {missing}."
     )
 
 
@@ -206,13 +214,17 @@ def _write_headline(answer: Answer) -> str:
     slower = {name: gain for name, gain in gains.items() if gain * WORTH < 1}
     faster = {name: gain for name, gain in gains.items() if name not in slower}
     which = f"{' and '.join(faster)} " if slower else ""
-    told = f"{which}{_range(faster.values())}x faster than {'today' if is_there else 'by default'}"
+    change = (
+        f"{which}{_range(faster.values())}x faster than {'today' if is_there else 'by default'}"
+    )
     if slower:
-        told += ", but " + ", ".join(f"{k} {_number(1 / v, 2)}x slower" for k, v in slower.items())
+        change += ", but " + ", ".join(
+            f"{k} {_number(1 / v, 2)}x slower" for k, v in slower.items()
+        )
     if is_there and best.bill is not None and now.bill is not None:
         dearer = best.bill - now.bill
         bill = f", for {_number(abs(dearer))} USD a month {'more' if dearer >= 0 else 'less'}"
-    return told + bill
+    return change + bill
 
 
 def _range(gains: Iterable[float]) -> str:
@@ -223,49 +235,49 @@ def _range(gains: Iterable[float]) -> str:
 
 def _pick(answer: Answer, n: int) -> list[Choice]:
     """Keep what is there, what is chosen, settings and aligned boxes, and the cheapest others that nothing beats."""
-    is_loader = answer.question.asked.batch is not None
+    is_loader = answer.question.options.batch is not None
 
-    def place(one: Choice) -> int:
-        if one in (answer.now, answer.best):
+    def place(choice: Choice) -> int:
+        if choice in (answer.now, answer.best):
             return 0
-        return 1 if is_loader and one.action in ("set", "align") else 3 - one.is_on_front
+        return 1 if is_loader and choice.action in ("set", "align") else 3 - choice.is_on_front
 
-    kept = [one for one in sorted(answer.choices, key=place) if place(one) < 3][:n]
-    return [one for one in answer.choices if one in kept]
+    shown = [choice for choice in sorted(answer.choices, key=place) if place(choice) < 3][:n]
+    return [choice for choice in answer.choices if choice in shown]
 
 
 def _write_array(question: Question) -> str:
     array, n, ratio = question.array, question.n_arrays, question.store.compression_ratio
     parts = [
         f"{cut(array.variable)}: {' x '.join(map(str, array.shape))} {cut(str(array.dtype))},"
-        f" {write_bytes(question.stored_nbytes)} stored{f' in {n} such arrays' if n > 1 else ''}"
+        f" {format_size(question.stored_nbytes)} stored{f' in {n} such arrays' if n > 1 else ''}"
     ]
     parts += [_write_layout(array.layout, question)] if array.layout else []
     parts += [f"codec {cut(array.codec)}"] if array.codec else []
     parts += [f"compressed {ratio:.3g} times"] if ratio != 1 else []
     if len(array.names) > 1 and array.variable == array.names[0]:
-        others = cut(", ".join(array.names[1:4]))
-        parts.append(f"largest of {len(array.names)} arrays, before {others}")
+        other_names = cut(", ".join(array.names[1:4]))
+        parts.append(f"largest of {len(array.names)} arrays, before {other_names}")
     return "; ".join(parts)
 
 
-def _is_file_as_it_is(one: Choice) -> bool:
-    return one.client.way is not None and one.action in ("stay", "set")
+def _is_file_as_it_is(choice: Choice) -> bool:
+    return choice.client.method is not None and choice.action in ("stay", "set")
 
 
-def _write_shapes(one: Choice) -> str:
+def _write_shapes(choice: Choice) -> str:
     """Write the chunks of each copy alone, for a table; of a file that stays, the way it is read."""
-    if _is_file_as_it_is(one):
-        return one.client.text
+    if _is_file_as_it_is(choice):
+        return choice.client.text
     return ", ".join(
-        "x".join(map(str, each.chunk_shape)) + " in shards" * bool(each.shard_shape)
-        for each in one.layouts
+        "x".join(map(str, layout.chunk_shape)) + " in shards" * bool(layout.shard_shape)
+        for layout in choice.layouts
     )
 
 
 def _write_layout(layout: Layout, question: Question) -> str:
     chunk, shard = (
-        f"{'x'.join(map(str, s))} ({write_bytes(math.prod(s) * question.array.dtype.itemsize)})"
+        f"{'x'.join(map(str, s))} ({format_size(math.prod(s) * question.array.dtype.itemsize)})"
         for s in (layout.chunk_shape, layout.object_shape)
     )
     return f"chunks {chunk} in shards {shard}" if layout.shard_shape else f"chunks {chunk}"
@@ -304,15 +316,15 @@ def write_why(answer: Answer) -> Iterator[str]:  # numpydoc ignore=YD01
     """Write every choice of the JSON answer, as YAML to three digits, and what to paste for the best."""
     text = json.dumps(to_mapping(answer))
     values = json.loads(text, parse_float=lambda number: float(f"{float(number):.3g}"))
-    told = {name: values[name] for name in ("predicted_on", "prices", "choices")}
-    yield "\n" + yaml.safe_dump(told, sort_keys=False, default_flow_style=None, width=100)
+    summary = {name: values[name] for name in ("predicted_on", "prices", "choices")}
+    yield "\n" + yaml.safe_dump(summary, sort_keys=False, default_flow_style=None, width=100)
     if answer.question.prices:
         yield "A GB is billed as 2^30 bytes, before discounts for volume."
-    if answer.question.asked.per_second:
+    if answer.question.options.per_second:
         yield "Caches of tiles and of opened datasets, and their bills: wire costs."
     if answer.question.array.format == "hdf5":
         yield "What its metadata cost, and how to repack it: wire hdf5 advise."
-    recipes = [answer.best.client.recipe, "Load random boxes" * bool(answer.question.asked.batch)]
+    recipes = [answer.best.client.recipe, "Load random boxes" * bool(answer.question.options.batch)]
     yield f"Recipes of the book: {', '.join(filter(None, recipes)) or 'none'}."
     if code := write_code(answer.question, answer.best):
         yield f"\n{code}"
@@ -352,12 +364,12 @@ def write_code(question: Question, choice: Choice) -> str:
     folder, _, name = place.rpartition("/")
     is_known = scheme == "s3" and folder
     variable, code = array.variable if question.address else "field", list[str]()
-    if question.address.rstrip("/").endswith(f"/{array.variable}") and not choice.client.way:
+    if question.address.rstrip("/").endswith(f"/{array.variable}") and not choice.client.method:
         variable = ""  # an array that is given by its own address has no name in a group
     for i, layout in enumerate(choice.layouts, start=1):
         if layout == array.layout or not is_written:
             continue
-        if choice.client.way:
+        if choice.client.method:
             repack = Repack(_PAGE_NBYTES, ((variable, layout.chunk_shape),))
             file = name if is_known else "granule.h5"
             code.append(_REPACK.format(command=["h5repack", *repack.list_arguments(), file, "new.h5"]))  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from wire.bed.networks import Profile, of_one_process
-from wire.errors import UserError, cut, show, write_bytes
+from wire.errors import UserError, cut, format_size, show
 from wire.hdf5.files import Deadline, Source, is_near, name_source, open_source
 from wire.hdf5.inspection import (
     REFERENCE_NBYTES,
@@ -22,7 +22,7 @@ from wire.hdf5.inspection import (
     merge_spans,
     record_reads,
 )
-from wire.hdf5.prediction import BLOCKS, Predicted, Way, list_ways, predict
+from wire.hdf5.prediction import BLOCKS, Predicted, ReadMethod, list_read_methods, predict_read
 from wire.hdf5.repacked import Repack, lay_out, list_repacks
 from wire.models.transfer import Network, network_of
 
@@ -79,15 +79,15 @@ class Advised:
 
     def find_repack(self, label: str = "") -> Repack:
         """Return the repack of a label; the best that is advised where it is empty."""
-        known = {one.name: one for one in self.repacks}
-        found = known.get(label)
+        repacks = {repack.name: repack for repack in self.repacks}
+        repack = repacks.get(label)
         if not label:
-            advised = [one for one in self.advice if one.repack is not None]
-            found = max(advised, key=lambda one: one.gain).repack if advised else None
-        if found is None:
-            told = show(label) if label else "none would be faster"
-            raise UserError("repack", told, "; ".join(known) or "none for this file")
-        return found
+            advised = [advice for advice in self.advice if advice.repack is not None]
+            repack = max(advised, key=lambda advice: advice.gain).repack if advised else None
+        if repack is None:
+            problem = show(label) if label else "none would be faster"
+            raise UserError("repack", problem, "; ".join(repacks) or "none for this file")
+        return repack
 
 
 def advise(
@@ -104,16 +104,18 @@ def advise(
         name = name_source(source)
         whole = layout = record_reads(file, name, deadline=looking)
         if variables:
-            chosen = [*dict.fromkeys(one.strip("/") for one in variables)]
+            chosen = [*dict.fromkeys(variable.strip("/") for variable in variables)]
             # as of xarray, their groups are opened; for all, the whole tree
             groups = {variable.rpartition("/")[0] for variable in chosen}
             layout = record_reads(file, name, chosen, groups=groups, deadline=listing)
     for variable in layout.variables:
         if variable.missing_filters:
-            told = f"{variable.name!r} needs the filter {', '.join(variable.missing_filters)}, which is not here"
+            problem = f"{variable.name!r} needs the filter {', '.join(variable.missing_filters)}, which is not here"
             allowed = "one whose filters are (HDF5_PLUGIN_PATH says where plugins lie; an encrypted variable needs its owner's)"
-            raise UserError("variable", told, allowed)
-    n_missing = sum(one.n_chunks for one in layout.variables) - sum(map(len, layout.chunks))
+            raise UserError("variable", problem, allowed)
+    n_missing = sum(variable.n_chunks for variable in layout.variables) - sum(
+        map(len, layout.chunks)
+    )
     spans = whole.metadata
     report = FileReport(
         name,
@@ -130,31 +132,45 @@ def advise(
     references_nbytes = REFERENCE_NBYTES * n_chunks + report.metadata_nbytes
     layout = replace(layout, references_nbytes=references_nbytes)
     repacks = list_repacks(whole, layout.variables)
-    ways = list_ways(layout, is_web=name.startswith(("http://", "https://")))
+    ways = list_read_methods(layout, is_web=name.startswith(("http://", "https://")))
     address = "address" if is_near(source) else repr(name)
-    found, left_out = list[Advice](), list[str]()
-    choices: list[Way | Repack] = [*ways, *repacks]
-    for one in choices:
-        if found and deadline.is_over:
-            left_out.append(one.name)
-        elif isinstance(one, Way):
+    rated_advice, left_out = list[Advice](), list[str]()
+    choices: list[ReadMethod | Repack] = [*ways, *repacks]
+    for settings in choices:
+        if rated_advice and deadline.is_over:
+            left_out.append(settings.name)
+        elif isinstance(settings, ReadMethod):
             cost, command = (
-                text.format(address=address, mb=whole.file_nbytes / 1e6) for text in _HOW[one.name]
+                text.format(address=address, mb=whole.file_nbytes / 1e6)
+                for text in _HOW[settings.name]
             )
-            found.append(Advice(one.name, predict(one, layout, network), cost, command))
-        elif (other := lay_out(whole, layout, one)).file_nbytes <= MOST_GROWTH * whole.file_nbytes:
-            cost = f"rewrites {whole.file_nbytes / 1e6:.3g} MB as {other.file_nbytes / 1e6:.3g} MB"
-            command = _write_command(name, one)
-            found.append(Advice(one.name, predict(BLOCKS, other, network), cost, command, one))
-    today_s = found[0].prediction.seconds
-    rated = [replace(one, gain=today_s / max(one.prediction.seconds, 1e-9)) for one in found]
-    kept = [one for one in rated[1:] if one.repack is None or one.gain > 1]
+            rated_advice.append(
+                Advice(settings.name, predict_read(settings, layout, network), cost, command)
+            )
+        elif (
+            rewritten := lay_out(whole, layout, settings)
+        ).file_nbytes <= MOST_GROWTH * whole.file_nbytes:
+            cost = (
+                f"rewrites {whole.file_nbytes / 1e6:.3g} MB as {rewritten.file_nbytes / 1e6:.3g} MB"
+            )
+            command = _write_command(name, settings)
+            rated_advice.append(
+                Advice(
+                    settings.name, predict_read(BLOCKS, rewritten, network), cost, command, settings
+                )
+            )
+    today_s = rated_advice[0].prediction.seconds
+    rated = [
+        replace(advice, gain=today_s / max(advice.prediction.seconds, 1e-9))
+        for advice in rated_advice
+    ]
+    faster = [advice for advice in rated[1:] if advice.repack is None or advice.gain > 1]
     return Advised(
         report,
-        tuple({"name": one, "text": told} for one, told in find_problems(whole, network).items()),
-        tuple(one.name for one in layout.variables),
+        tuple({"name": name, "text": text} for name, text in find_problems(whole, network).items()),
+        tuple(variable.name for variable in layout.variables),
         profile.name,
-        (rated[0], *sorted(kept, key=lambda one: -one.gain)),
+        (rated[0], *sorted(faster, key=lambda advice: -advice.gain)),
         tuple(repacks),
         tuple(left_out),
     )
@@ -214,37 +230,37 @@ def find_problems(layout: FileLayout, network: Network) -> dict[str, str]:
 
     def count(reads: Iterable[Read] = ()) -> int:
         """Count the places of metadata and more; those that are better read together are one."""
-        spans = [*metadata, *((one.offset, one.stop) for one in reads)]
+        spans = [*metadata, *((read.offset, read.stop) for read in reads)]
         return len(merge_spans((start, stop + gap_nbytes) for start, stop in spans))
 
     n_places = count()
-    n_heaps = count(one for one in layout.opened if not one.is_metadata) - n_places
+    n_heaps = count(read for read in layout.opened if not read.is_metadata) - n_places
     small = [
-        one
+        read
         for variable, reads in zip(layout.variables, layout.read, strict=True)
-        for one in reads
-        if not variable.chunk_shape and not one.is_metadata and one.nbytes <= _SMALL_NBYTES
+        for read in reads
+        if not variable.chunk_shape and not read.is_metadata and read.nbytes <= _SMALL_NBYTES
     ]
     n_small = count(small) - n_places
-    found = {}
+    problems = {}
     if not page:
-        found["paged-file-space"] = "the file has no pages"
+        problems["paged-file-space"] = "the file has no pages"
     elif page < nbytes:
-        told = f"metadata take {write_bytes(nbytes)}, more than a page of {write_bytes(page)}"
-        found["page-size"] = f"{told}; make pages larger"
+        text = f"metadata take {format_size(nbytes)}, more than a page of {format_size(page)}"
+        problems["page-size"] = f"{text}; make pages larger"
     if n_places > 1 + nbytes // max(page, _TOGETHER_NBYTES):
-        told = f"metadata are scattered over {n_places} places; consolidate them"
-        found["consolidated-metadata"] = told
+        text = f"metadata are scattered over {n_places} places; consolidate them"
+        problems["consolidated-metadata"] = text
     if n_heaps > 1:
-        told = f"texts of variable length in attributes are scattered over {n_heaps} places"
-        found["global-heaps"] = f"{told}; rewrite the file, or store them with a fixed length"
+        text = f"texts of variable length in attributes are scattered over {n_heaps} places"
+        problems["global-heaps"] = f"{text}; rewrite the file, or store them with a fixed length"
     if n_small > 1:
-        told = f"small datasets are scattered over {n_small} places, a request each"
-        found["small-datasets"] = f"{told}; make them compact"
+        text = f"small datasets are scattered over {n_small} places, a request each"
+        problems["small-datasets"] = f"{text}; make them compact"
     if user:
-        told = f"a user block of {write_bytes(user)} stands before the file"
-        found["user-block"] = f"{told}, so that it cannot have pages"
-    return found | _check_variables(layout.variables)
+        text = f"a user block of {format_size(user)} stands before the file"
+        problems["user-block"] = f"{text}, so that it cannot have pages"
+    return problems | _check_variables(layout.variables)
 
 
 def _check_variables(variables: Sequence[Variable]) -> dict[str, str]:
@@ -255,24 +271,24 @@ def _check_variables(variables: Sequence[Variable]) -> dict[str, str]:
     large = [v for v in chunked if v.chunk_nbytes > most]
     loose = [v for v in variables if v.is_variable_length]
     rare = [v for v in variables if not {*v.filter_numbers} <= _PORTABLE]
-    found = {}
-    told = [f"{_count(small)} chunks below {write_bytes(least)}: {_name(small)}"] * bool(small)
-    told += [f"{_count(large)} chunks above {write_bytes(most)}: {_name(large)}"] * bool(large)
-    if told:
-        found["chunk-bytes"] = "; ".join(told)
+    problems = {}
+    texts = [f"{_count(small)} chunks below {format_size(least)}: {_name(small)}"] * bool(small)
+    texts += [f"{_count(large)} chunks above {format_size(most)}: {_name(large)}"] * bool(large)
+    if texts:
+        problems["chunk-bytes"] = "; ".join(texts)
     largest = max(chunked, key=lambda v: v.chunk_nbytes, default=None)
     if largest is not None and largest.chunk_nbytes > CHUNK_CACHE_NBYTES:
-        found["chunk-cache"] = (
-            f"chunks of {cut(largest.name)} have {write_bytes(largest.chunk_nbytes)}, more than the"
-            f" {write_bytes(CHUNK_CACHE_NBYTES)} that HDF5 keeps; set rdcc_nbytes or make them smaller"
+        problems["chunk-cache"] = (
+            f"chunks of {cut(largest.name)} have {format_size(largest.chunk_nbytes)}, more than the"
+            f" {format_size(CHUNK_CACHE_NBYTES)} that HDF5 keeps; set rdcc_nbytes or make them smaller"
         )
     if loose:
         told_loose = f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}"
-        found["variable-length"] = told_loose
+        problems["variable-length"] = told_loose
     if rare:
         names = cut(", ".join(sorted({name for v in rare for name in v.filters})))
-        found["filters"] = f"{_count(rare)} filters that need a plugin ({names}): {_name(rare)}"
-    return found
+        problems["filters"] = f"{_count(rare)} filters that need a plugin ({names}): {_name(rare)}"
+    return problems
 
 
 def _count(variables: Sequence[Variable]) -> str:

@@ -51,11 +51,11 @@ def advise(
         raise UserError("seconds", f"{seconds:g}", f"1 to {_MOST_S}")
     if out is not None:
         check_out(out)
-    variables = [name for one in listed for name in one.split(",") if name]
+    variables = [name for part in listed for name in part.split(",") if name]
     advised = find_advice(source, get_profile(profile), variables=variables, seconds=seconds)
     chosen = advised.find_repack(label) if out is not None or label else None
-    told = json.dumps(asdict(advised), indent=2) if is_json else "\n".join(render(advised))
-    say(told)
+    text = json.dumps(asdict(advised), indent=2) if is_json else "\n".join(render(advised))
+    say(text)
     if out is None or chosen is None:
         return
     say(f"{chosen.name}: {apply_repack(source, chosen, out)}", err=is_json)
@@ -74,27 +74,27 @@ def render(advised: Advised) -> Iterator[str]:  # numpydoc ignore=YD01
         yield f"    left out, for it would take long: {report.n_left_out:,} objects and chunks or more"
     if advised.not_predicted:
         yield f"    not predicted, for it would take long: {'; '.join(advised.not_predicted)}"
-    yield from (f"wrong: {one['text']}" for one in advised.problems)
+    yield from (f"wrong: {problem['text']}" for problem in advised.problems)
     yield f"nothing is wrong by {GUIDE}" if not advised.problems else f"    by {GUIDE}"
     yield f"read {len(advised.variables)} of {len(report.variables)} datasets over {advised.profile}, predicted;"
     need = f"{REQUEST_S * 1000:.3g} ms a request and {START_S:.3g} s to start"
     yield f"    client and server are taken to need {need}"
-    width = max(len(one.label) for one in advised.advice) + 2
+    width = max(len(advice.label) for advice in advised.advice) + 2
     yield f"{'':{width}}{'open':>8}{'read':>9}{'requests':>10}{'MB':>9}{'gain':>8}"
-    for one in advised.advice:
-        found = one.prediction
+    for advice in advised.advice:
+        prediction = advice.prediction
         yield (
-            f"{one.label:{width}}{found.open_s:>7.2f}s{found.read_s:>8.2f}s"
-            f"{found.n_requests:>10}{found.nbytes / 1e6:>9.3g}{one.gain:>8.1f}"
+            f"{advice.label:{width}}{prediction.open_s:>7.2f}s{prediction.read_s:>8.2f}s"
+            f"{prediction.n_requests:>10}{prediction.nbytes / 1e6:>9.3g}{advice.gain:>8.1f}"
         )
-    for one in advised.advice:
-        yield f"{one.label} ({one.cost}): {one.command}"
+    for advice in advised.advice:
+        yield f"{advice.label} ({advice.cost}): {advice.command}"
     variables = report.variables
     notes = {
         "filters that are not here": {f for v in variables for f in v.missing_filters},
         "values in other files, not predicted": {v.name for v in variables if v.other_files},
         "of variable length, in heaps that are not predicted": {v.name for v in variables if v.is_variable_length},
     }  # fmt: skip
-    for what, names in notes.items():
+    for title, names in notes.items():
         if names:
-            yield f"{what}: {', '.join(map(cut, sorted(names)[:8]))}{' …' * (len(names) > 8)}"
+            yield f"{title}: {', '.join(map(cut, sorted(names)[:8]))}{' …' * (len(names) > 8)}"

@@ -18,7 +18,7 @@ from fsspec.spec import AbstractBufferedFile
 
 from wire.bed.locations import Location, open_location
 from wire.deadline import deadline
-from wire.errors import UserError, cut, explain_system, redact, show
+from wire.errors import UserError, cut, describe_system_error, redact, show
 from wire.interrupts import check_interrupt
 
 _FOR_A_MESSAGE_S = 2.0  # of looking for names that a message lists
@@ -65,9 +65,9 @@ def open_source(source: Source, patience_s: float = 1e6) -> Iterator[BinaryIO]:
 def _open_bytes(source: Source) -> BinaryIO:
     if isinstance(source, str) and is_near(source):
         return _open_regular(source)
-    how: dict[str, Any] = {"block_size": 8 * 2**20, "cache_type": "blockcache"}
+    open_options: dict[str, Any] = {"block_size": 8 * 2**20, "cache_type": "blockcache"}
     if isinstance(source, str) and source.startswith(("http://", "https://")):
-        file = fsspec.filesystem("https", skip_instance_cache=True).open(source, **how)
+        file = fsspec.filesystem("https", skip_instance_cache=True).open(source, **open_options)
         if not isinstance(file, AbstractBufferedFile) or not file.size:
             problem = f"{name_source(source)}: its server does not serve ranges of bytes"
             raise UserError("file", problem, "one that does, or a copy")
@@ -77,17 +77,17 @@ def _open_bytes(source: Source) -> BinaryIO:
     if location.scheme == "s3":  # s3fs asks five times itself, so its client need not
         options["config_kwargs"] |= {"retries": {"total_max_attempts": 1}}
     client = fsspec.filesystem(location.scheme, skip_instance_cache=True, **options)
-    return cast(BinaryIO, client.open(location.path, **how))
+    return cast(BinaryIO, client.open(location.path, **open_options))
 
 
 def _open_regular(path: str) -> BinaryIO:
     """Open a file on disk; a pipe or a device would be waited for, or never end."""
-    found = os.stat(path)
-    if stat.S_ISREG(found.st_mode) and found.st_size:
+    status = os.stat(path)
+    if stat.S_ISREG(status.st_mode) and status.st_size:
         return open(path, "rb")  # `open_source` closes it
-    what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file but a pipe or a device"
-    what = "empty" if stat.S_ISREG(found.st_mode) else what
-    raise UserError("file", f"{cut(path)} is {what}", "an HDF5 file")
+    kind = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file but a pipe or a device"
+    kind = "empty" if stat.S_ISREG(status.st_mode) else kind
+    raise UserError("file", f"{cut(path)} is {kind}", "an HDF5 file")
 
 
 # what h5py raises of a file whose metadata make no sense
@@ -117,7 +117,7 @@ def open_hdf5(file: Any, name: str, **options: Any) -> Iterator[h5py.File]:
 def shorten_error(error: BaseException) -> str:
     """Give what an error says in one line; its kind where it says nothing."""
     if isinstance(error, OSError) and error.errno:
-        return explain_system(error)
+        return describe_system_error(error)
     text = " ".join(str(error).split()).strip("'\"")
     for pattern, words in _WORDS:
         if re.search(pattern, text, re.IGNORECASE):
@@ -160,7 +160,7 @@ def walk(file: h5py.File, deadline: Deadline | None = None) -> Iterator[tuple[st
     Without recursion, for groups may be nested a thousand deep; each is opened from the one above.
     What a group of too many links holds is left out, and counted by the deadline.
     """
-    deadline, seen = deadline or Deadline(), set[int]()
+    deadline, visited = deadline or Deadline(), set[int]()
     stack: list[tuple[str, Any, bytes]] = [("", file.id, b"/")]  # path, where it lies, its name
     while stack:
         path, parent, name = stack.pop()
@@ -169,30 +169,32 @@ def walk(file: h5py.File, deadline: Deadline | None = None) -> Iterator[tuple[st
             return
         if name != b"/" and parent.links.get_info(name).type != h5py.h5l.TYPE_HARD:
             continue
-        found = h5py.h5o.open(parent, name)
-        if (address := int(h5py.h5o.get_info(found).addr)) in seen:
+        object_id = h5py.h5o.open(parent, name)
+        if (address := int(h5py.h5o.get_info(object_id).addr)) in visited:
             continue
-        seen.add(address)
-        yield path, found
-        if isinstance(found, h5py.h5g.GroupID):
-            if len(found) > MAX_LINKS:
-                deadline.n_left_out += len(found)
+        visited.add(address)
+        yield path, object_id
+        if isinstance(object_id, h5py.h5g.GroupID):
+            if len(object_id) > MAX_LINKS:
+                deadline.n_left_out += len(object_id)
                 continue
-            names = [one.decode(errors="surrogateescape") for one in found]
-            stack += [(f"{path}/{name}", found, os.fsencode(name)) for name in reversed(names)]
+            names = [raw.decode(errors="surrogateescape") for raw in object_id]
+            stack += [(f"{path}/{name}", object_id, os.fsencode(name)) for name in reversed(names)]
 
 
 def list_datasets(file: h5py.File, deadline: Deadline | None = None) -> list[str]:
     """Return the paths of every dataset, each once."""
-    found = walk(file, deadline)
-    return [path.strip("/") for path, one in found if isinstance(one, h5py.h5d.DatasetID)]
+    objects = walk(file, deadline)
+    return [
+        path.strip("/") for path, object_id in objects if isinstance(object_id, h5py.h5d.DatasetID)
+    ]
 
 
 def find_dataset(file: h5py.File, variable: str, name: str) -> h5py.Dataset:
     """Return a dataset by its path."""
-    found = file.get(variable)
-    if isinstance(found, h5py.Dataset):
-        return found
+    dataset = file.get(variable)
+    if isinstance(dataset, h5py.Dataset):
+        return dataset
     names = list_datasets(file, Deadline(_FOR_A_MESSAGE_S))
     shown = ", ".join(map(cut, names[:8])) + f" and {len(names) - 8} more" * (len(names) > 8)
     raise UserError("variables", f"{show(variable)} is not in {name}", shown or "none")
@@ -201,7 +203,7 @@ def find_dataset(file: h5py.File, variable: str, name: str) -> h5py.Dataset:
 def list_other_files(dataset: h5py.Dataset) -> list[str]:
     """Name the files in which a dataset has its values: external ones, or those of a virtual one."""
     sources = dataset.virtual_sources() if dataset.is_virtual else ()
-    names = (one.file_name for one in sources if one.file_name != ".")
+    names = (source.file_name for source in sources if source.file_name != ".")
     return [*(str(name) for name, *_ in dataset.external or ()), *dict.fromkeys(names)]
 
 

@@ -55,10 +55,10 @@ class LoggedFile:
 
     def readinto(self, buffer: Any) -> int:
         """Read and note it."""
-        at = self._file.tell()
+        position = self._file.tell()
         nbytes = int(cast(Any, self._file).readinto(buffer))
         is_heap = bytes(memoryview(buffer)[: len(_HEAP_SIGNATURE)]) == _HEAP_SIGNATURE
-        self.reads.append(Read(at, len(buffer), not is_heap))
+        self.reads.append(Read(position, len(buffer), not is_heap))
         return nbytes
 
 
@@ -88,7 +88,7 @@ class FileLayout:
     @property
     def chunks(self) -> list[list[Read]]:
         """What is read of each variable but for metadata."""
-        return [[one for one in reads if not one.is_metadata] for reads in self.read]
+        return [[read for read in reads if not read.is_metadata] for reads in self.read]
 
 
 def iterate_listed(
@@ -112,15 +112,15 @@ def iterate_listed(
             if deadline.is_over:
                 deadline.n_left_out += len(group) - n
                 return
-            if (found := group.get(key)) is not None:  # a link may lead nowhere
-                yield f"{name}/{key}", found.id
+            if (child := group.get(key)) is not None:  # a link may lead nowhere
+                yield f"{name}/{key}", child.id
 
 
-def list_object(found: Any) -> int:
+def list_object(object_id: Any) -> int:
     """Read the attributes of an object, as readers of netCDF do; count both."""
-    n_attributes = int(h5py.h5a.get_num_attrs(found))
+    n_attributes = int(h5py.h5a.get_num_attrs(object_id))
     if n_attributes:
-        list(h5py.AttributeManager(SimpleNamespace(id=found)).values())
+        list(h5py.AttributeManager(SimpleNamespace(id=object_id)).values())
     return 1 + n_attributes
 
 
@@ -150,11 +150,11 @@ def record_reads(
 
     with open_hdf5(log, name) as opened:
         page_nbytes, userblock_nbytes = get_page_nbytes(opened), opened.userblock_size
-        for path, found in iterate_listed(opened, groups, deadline or Deadline()):
-            n_listed += list_object(found)
+        for path, object_id in iterate_listed(opened, groups, deadline or Deadline()):
+            n_listed += list_object(object_id)
             listing += log.reads[n_seen:]
-            if variables is None and isinstance(found, h5py.h5d.DatasetID):
-                record(path.strip("/"), h5py.Dataset(found), len(log.reads))
+            if variables is None and isinstance(object_id, h5py.h5d.DatasetID):
+                record(path.strip("/"), h5py.Dataset(object_id), len(log.reads))
             n_seen = len(log.reads)
         listing += log.reads[n_seen:]
         for variable in variables or ():
@@ -166,7 +166,7 @@ def record_reads(
         file.seek(0, 2),
         page_nbytes,
         n_listed,
-        decode_s=sum(one.decode_s for one in looked_at),
+        decode_s=sum(variable.decode_s for variable in looked_at),
         variables=tuple(looked_at),
         userblock_nbytes=userblock_nbytes,
     )
@@ -181,22 +181,24 @@ def _record_dataset(
     of variable length are not looked for: nothing but the values says where they are.
     """
     # of each chunk its corner, offset and bytes, and how much of the index was read before it
-    found = list[tuple[tuple[int, ...], int, int, int]]()
+    chunks = list[tuple[tuple[int, ...], int, int, int]]()
 
-    def see(one: Any) -> bool | None:  # True ends it
-        if len(found) < n_most:
-            found.append((one.chunk_offset, one.byte_offset, one.size, len(log.reads)))
-        return True if len(found) >= n_most else None
+    def see(chunk: Any) -> bool | None:  # True ends it
+        if len(chunks) < n_most:
+            chunks.append((chunk.chunk_offset, chunk.byte_offset, chunk.size, len(log.reads)))
+        return True if len(chunks) >= n_most else None
 
     if dataset.chunks is not None:
         dataset.id.chunk_iter(see)
-    elif (at := dataset.id.get_offset()) is not None and (nbytes := dataset.id.get_storage_size()):
-        see(h5py.h5d.StoreInfo((), 0, at, nbytes))
+    elif (offset := dataset.id.get_offset()) is not None and (
+        nbytes := dataset.id.get_storage_size()
+    ):
+        see(h5py.h5d.StoreInfo((), 0, offset, nbytes))
     reads = list[Read]()
-    for _, at, nbytes, n_logged in sorted(found):
+    for _, offset, nbytes, n_logged in sorted(chunks):
         reads += log.reads[n_before:n_logged]
         n_before = max(n_before, n_logged)
-        reads.append(Read(at, nbytes, is_metadata=False))
+        reads.append(Read(offset, nbytes, is_metadata=False))
     return (*reads, *log.reads[n_before:])
 
 
@@ -277,9 +279,11 @@ class Variable:
 
 def inspect_variable(dataset: h5py.Dataset, name: str) -> Variable:
     """Read how one dataset lies in its file."""
-    one = dataset.id
-    plist = one.get_create_plist()
-    n_chunks = one.get_num_chunks() if dataset.chunks else int(one.get_offset() is not None)
+    dataset_id = dataset.id
+    plist = dataset_id.get_create_plist()
+    n_chunks = (
+        dataset_id.get_num_chunks() if dataset.chunks else int(dataset_id.get_offset() is not None)
+    )
     filters = [
         (number, text.decode(errors="replace") or "unnamed")
         for number, *_, text in map(plist.get_filter, range(plist.get_nfilters()))
@@ -290,7 +294,7 @@ def inspect_variable(dataset: h5py.Dataset, name: str) -> Variable:
         str(dataset.dtype),
         dataset.chunks or (),
         n_chunks,
-        one.get_storage_size(),
+        dataset_id.get_storage_size(),
         math.prod(dataset.shape or (0,)) * dataset.dtype.itemsize,
         tuple(name for _, name in filters),
         tuple(number for number, _ in filters),
@@ -327,9 +331,9 @@ def describe_layout(
     """
     nbytes, front = round(chunk_nbytes), 2048 + _HEADER_NBYTES * n_variables
     n_nodes = -(-n_chunks // _NODE_CHUNKS)
-    piece = n_chunks * nbytes + n_nodes * _NODE_NBYTES
-    step, apart = (n_variables * nbytes, nbytes) if is_scattered else (nbytes, piece)
-    file_nbytes = front + n_variables * piece
+    index_nbytes = n_chunks * nbytes + n_nodes * _NODE_NBYTES
+    step, apart = (n_variables * nbytes, nbytes) if is_scattered else (nbytes, index_nbytes)
+    file_nbytes = front + n_variables * index_nbytes
 
     def locate(variable: int, chunk: int) -> int:
         if is_scattered and chunk == n_chunks - 1 > _MOST_CHUNKS:
@@ -347,8 +351,8 @@ def describe_layout(
         for chunk in touched or range(n_chunks):
             if n_chunks > _MOST_CHUNKS and chunk // _NODE_CHUNKS != node:
                 node = chunk // _NODE_CHUNKS
-                made = min(_MOST_CHUNKS + _NODE_CHUNKS * (max(node, 1) - 1), n_chunks - 1)
-                yield Read(locate(variable, made), _NODE_NBYTES)
+                n_splits = min(_MOST_CHUNKS + _NODE_CHUNKS * (max(node, 1) - 1), n_chunks - 1)
+                yield Read(locate(variable, n_splits), _NODE_NBYTES)
             yield Read(locate(variable, chunk), nbytes, is_metadata=False)
 
     headers = (Read(2048 + _HEADER_NBYTES * n, _HEADER_NBYTES) for n in range(n_variables))

@@ -27,13 +27,13 @@ def read_through(
     between: Sequence[FileCache | PageBuffer], reads: Sequence[Read], file_nbytes: int
 ) -> list[list[Read]]:
     """Find the requests that each read becomes behind caches, the first of them nearest to the library."""
-    asked = [
-        [one._replace(nbytes=max(0, min(one.stop, file_nbytes) - one.offset))] for one in reads
+    requests = [
+        [read._replace(nbytes=max(0, min(read.stop, file_nbytes) - read.offset))] for read in reads
     ]
     for cache in between:
-        found = iter(cache.answer([*chain(*asked)], file_nbytes))
-        asked = [[request for _ in part for request in next(found)] for part in asked]
-    return asked
+        answers = iter(cache.answer([*chain(*requests)], file_nbytes))
+        requests = [[request for _ in part for request in next(answers)] for part in requests]
+    return requests
 
 
 def order_reads(parts: Sequence[Sequence[Read]], *, in_flight: int = 1) -> tuple[Step, ...]:
@@ -66,11 +66,11 @@ class _AtOnce(Executor):
 
     is_ahead = False
 
-    def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         """Do it now."""
         future: Future[Any] = Future()
         self.is_ahead = True
-        future.set_result(function(*given, **named))
+        future.set_result(function(*arguments, **named))
         self.is_ahead = False
         return future
 
@@ -91,12 +91,12 @@ class FileCache:
 
     def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
         """Let the cache answer each read, and note what it fetches."""
-        asked, background = list[Read](), _AtOnce()
+        requests, background = list[Read](), _AtOnce()
 
         def fetch(start: int, stop: int) -> bytes:
             stop = min(stop, file_nbytes)
             if start < stop:
-                asked.append(Read(start, stop - start, is_ahead=background.is_ahead))
+                requests.append(Read(start, stop - start, is_ahead=background.is_ahead))
             return _zeros(max(0, stop - start))
 
         cache: Any = caches[self.name](self.block_nbytes, fetch, file_nbytes)
@@ -108,13 +108,13 @@ class FileCache:
             list[Read](),
         )  # requests of the latest read that had some
         for read in reads:
-            asked.clear()
+            requests.clear()
             for start, stop in self._split(read):
                 cache._fetch(start, stop)
-            for k, one in enumerate(latest):
-                if one.is_ahead and one.offset < read.stop and read.offset < one.stop:
-                    latest[k] = one._replace(is_ahead=False)
-            answers.append([one._replace(is_metadata=read.is_metadata) for one in asked])
+            for k, request in enumerate(latest):
+                if request.is_ahead and request.offset < read.stop and read.offset < request.stop:
+                    latest[k] = request._replace(is_ahead=False)
+            answers.append([request._replace(is_metadata=read.is_metadata) for request in requests])
             latest = answers[-1] or latest
         return answers
 
@@ -142,7 +142,7 @@ class PageBuffer:
     def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
         """Answer each read from pages, as the library does."""
         page, n_most = self.page_nbytes, self.buffer_nbytes // self.page_nbytes
-        kept, answers = OrderedDict[int, None](), list[list[Read]]()
+        pages, answers = OrderedDict[int, None](), list[list[Read]]()
         for n, read in enumerate(reads):
             if n < _N_FIRST_PAST or read.nbytes >= page:
                 answers.append([read])
@@ -151,13 +151,13 @@ class PageBuffer:
             first = read.offset // page  # metadata never lies across two
             last = first if read.is_metadata else max(read.stop - 1, read.offset) // page
             for number in range(first, last + 1) if read.nbytes else ():
-                if number not in kept:
+                if number not in pages:
                     nbytes = min(page, file_nbytes - number * page)
                     answers[-1].append(read._replace(offset=number * page, nbytes=nbytes))
-                kept[number] = None
-                kept.move_to_end(number)
-                if len(kept) > n_most:
-                    kept.popitem(last=False)
+                pages[number] = None
+                pages.move_to_end(number)
+                if len(pages) > n_most:
+                    pages.popitem(last=False)
         return answers
 
 
@@ -166,7 +166,7 @@ _N_FIRST_PAST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ReadMethod:
     """A way to open a file and to read variables of it."""
 
     name: str  # as people call it
@@ -179,26 +179,26 @@ class Way:
 
     def caches(self, layout: FileLayout) -> list[FileCache | PageBuffer]:
         """Give the caches between the library and the network, for a file."""
-        found: list[FileCache | PageBuffer] = [FileCache(self.cache_type, self.block_nbytes)]
+        caches: list[FileCache | PageBuffer] = [FileCache(self.cache_type, self.block_nbytes)]
         if (page := layout.page_nbytes) and self.page_buffer_nbytes:  # it holds a page at least
-            found.insert(0, PageBuffer(page, max(self.page_buffer_nbytes, page)))
-        return found
+            caches.insert(0, PageBuffer(page, max(self.page_buffer_nbytes, page)))
+        return caches
 
 
-DEFAULT = Way("s3fs.open", cache_type="readahead", block_nbytes=50 * MIB)
+DEFAULT = ReadMethod("s3fs.open", cache_type="readahead", block_nbytes=50 * MIB)
 """What `s3fs.open(path)` returns since s3fs 2024.10: it reads 50 MiB ahead (s3fs #901)."""
 
-DEFAULT_HTTPS = Way("fsspec.open", cache_type="bytes", block_nbytes=5 * MIB)
+DEFAULT_HTTPS = ReadMethod("fsspec.open", cache_type="bytes", block_nbytes=5 * MIB)
 """What `fsspec.open("https://…")` returns."""
 
-XARRAY = Way("xarray, address", block_nbytes=4 * MIB)
+XARRAY = ReadMethod("xarray, address", block_nbytes=4 * MIB)
 """What h5netcdf's engine of xarray makes of an address: 32 blocks of 4 MiB (xarray #11216)."""
 
-BLOCKS = Way("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
+BLOCKS = ReadMethod("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
 """Blocks and a page buffer, as published advice has them."""
 
 
-def choose_earthaccess(file_nbytes: int) -> Way:
+def choose_earthaccess(file_nbytes: int) -> ReadMethod:
     """Give what `earthaccess.open` returns for a file of so many bytes, as of earthaccess 0.19.
 
     Blocks of 4, 8 or 16 MiB, of which the next is fetched in the background:
@@ -207,10 +207,10 @@ def choose_earthaccess(file_nbytes: int) -> Way:
     """
     large = 8 if file_nbytes < 1024 * MIB else 16
     n_mib = 4 if file_nbytes < 100 * MIB else large
-    return Way("earthaccess.open", cache_type="background", block_nbytes=n_mib * MIB)
+    return ReadMethod("earthaccess.open", cache_type="background", block_nbytes=n_mib * MIB)
 
 
-def list_ways(layout: FileLayout, *, is_web: bool = False) -> list[Way]:
+def list_read_methods(layout: FileLayout, *, is_web: bool = False) -> list[ReadMethod]:
     """List the ways to read a file as it is, at a web server or in a bucket, the default first.
 
     Zarr keeps 10 chunks in flight where nothing is set.
@@ -220,9 +220,9 @@ def list_ways(layout: FileLayout, *, is_web: bool = False) -> list[Way]:
         XARRAY,
         choose_earthaccess(layout.file_nbytes),
         BLOCKS,
-        Way("whole", "whole", in_flight=10),
-        Way("references", "references", in_flight=10),
-        Way("references, 64 in flight", "references", in_flight=64),
+        ReadMethod("whole", "whole", in_flight=10),
+        ReadMethod("references", "references", in_flight=10),
+        ReadMethod("references, 64 in flight", "references", in_flight=64),
     ]
 
 
@@ -241,7 +241,7 @@ _COPY_S = 2.5e-10  # for a byte of a file that is put together in memory
 class Predicted:
     """What to expect of opening a file, with the listing of its tree, and of reading variables."""
 
-    way: Way
+    way: ReadMethod
     open_s: float
     read_s: float
     n_open_requests: int  # of those to open
@@ -254,33 +254,35 @@ class Predicted:
         return self.open_s + self.read_s
 
 
-def predict(way: Way, layout: FileLayout, network: Network, *, dilation: float = 1.0) -> Predicted:
+def predict_read(
+    method: ReadMethod, layout: FileLayout, network: Network, *, dilation: float = 1.0
+) -> Predicted:
     """Predict one way; `dilation` is that of the network, so processors count for as much less."""
-    n, step, parts = layout.file_nbytes, way.block_nbytes, list[list[Read]]()
+    n, step, parts = layout.file_nbytes, method.block_nbytes, list[list[Read]]()
     processor_s = START_S + _OBJECT_S * layout.n_listed
     # the file's length is asked for before it is opened, but not that of references
     opened = [Read(0, 0)]
-    if way.kind == "whole":
+    if method.kind == "whole":
         opened += [Read(start, min(step, n - start)) for start in range(0, n, step)]
         processor_s += _COPY_S * n
-    elif way.kind == "references":
+    elif method.kind == "references":
         opened, parts, processor_s = [Read(0, layout.references_nbytes)], layout.chunks, START_S
     else:
-        asked = read_through(way.caches(layout), [*layout.opened, *chain(*layout.read)], n)
-        opened += chain(*asked[: len(layout.opened)])
-        parts = [[*chain(*asked[len(layout.opened) :])]]
+        answered = read_through(method.caches(layout), [*layout.opened, *chain(*layout.read)], n)
+        opened += chain(*answered[: len(layout.opened)])
+        parts = [[*chain(*answered[len(layout.opened) :])]]
     open_s, read_s = (
-        _simulate_s(each, way.in_flight, network, REQUEST_S / dilation)
-        for each in ([opened], parts)
+        _simulate_s(reads, method.in_flight, network, REQUEST_S / dilation)
+        for reads in ([opened], parts)
     )
     requests = [*opened, *chain(*parts)]
     return Predicted(
-        way,
+        method,
         open_s + processor_s / dilation,
         read_s + layout.decode_s / dilation,
         len(opened),
         len(requests),
-        sum(one.nbytes for one in requests),
+        sum(request.nbytes for request in requests),
     )
 
 
@@ -295,7 +297,7 @@ def _simulate_s(
     steps = order_reads(parts, in_flight=in_flight)
     if not steps:
         return 0.0
-    some = steps[:MAX_SIMULATED]
-    n_draws = max(3, min(51, 5_000 // len(some)))
-    found_s = replay(some, network, request_s=request_s, n_draws=n_draws)
-    return found_s * len(steps) / len(some)
+    simulated = steps[:MAX_SIMULATED]
+    n_draws = max(3, min(51, 5_000 // len(simulated)))
+    found_s = replay(simulated, network, request_s=request_s, n_draws=n_draws)
+    return found_s * len(steps) / len(simulated)

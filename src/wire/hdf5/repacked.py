@@ -17,7 +17,7 @@ import h5py
 import hdf5plugin
 
 from wire.children import remove_left, start_child
-from wire.errors import UserError, cut, explain_system, show, write_bytes
+from wire.errors import UserError, cut, describe_system_error, format_size, show
 from wire.hdf5 import files
 from wire.hdf5.inspection import FileLayout, Read, Variable, merge_spans
 from wire.hdf5.prediction import MIB
@@ -45,9 +45,9 @@ class Repack:
     @property
     def name(self) -> str:
         """What it does, in a few words."""
-        what = ["paged"] * (self.page_nbytes > 0) + ["rechunked"] * bool(self.chunk_shapes)
+        changes = ["paged"] * (self.page_nbytes > 0) + ["rechunked"] * bool(self.chunk_shapes)
         pages = f", {self.page_nbytes / MIB:g} MiB pages" if self.page_nbytes else ""
-        return " and ".join(what) + pages
+        return " and ".join(changes) + pages
 
     def list_arguments(self) -> list[str]:
         """Give the options of `h5repack`."""
@@ -56,7 +56,7 @@ class Repack:
         for name, shape in self.chunk_shapes:
             names.setdefault(shape, []).append(name)
         layouts = (f"{','.join(n)}:CHUNK={'x'.join(map(str, c))}" for c, n in names.items())
-        return [*paged, *(one for layout in layouts for one in ("-l", layout))]
+        return [*paged, *(word for layout in layouts for word in ("-l", layout))]
 
 
 def list_repacks(whole: FileLayout, variables: Sequence[Variable]) -> list[Repack]:
@@ -65,7 +65,7 @@ def list_repacks(whole: FileLayout, variables: Sequence[Variable]) -> list[Repac
     Chunks grow of those that have the most. HDF5 refuses pages behind a user block.
     """
     pages = (0,) if whole.userblock_nbytes else PAGES_NBYTES
-    most = sorted(variables, key=lambda one: -one.n_chunks)[:MOST_RECHUNKED]
+    most = sorted(variables, key=lambda variable: -variable.n_chunks)[:MOST_RECHUNKED]
     chunk_shapes = tuple(
         (variable.name, shape)
         for variable in most
@@ -106,15 +106,15 @@ def lay_out(whole: FileLayout, read: FileLayout, repack: Repack) -> FileLayout:
 
     `whole` is what reading all of the file asks for, `read` what is predicted.
     """
-    opened = [(one.offset, one.stop) for one in (*whole.opened, *read.opened)]
+    opened = [(read.offset, read.stop) for read in (*whole.opened, *read.opened)]
     spans = merge_spans([*opened, *whole.metadata, *read.metadata])
     starts = [start for start, _ in spans]
     places = [*itertools.accumulate((stop - start for start, stop in spans), initial=0)]
     page, end = repack.page_nbytes, places[-1]
 
-    def move(one: Read) -> Read:
-        at = bisect_right(starts, one.offset) - 1
-        return one._replace(offset=places[at] + one.offset - starts[at])
+    def move(read: Read) -> Read:
+        index = bisect_right(starts, read.offset) - 1
+        return read._replace(offset=places[index] + read.offset - starts[index])
 
     def place(nbytes: int) -> int:
         nonlocal end
@@ -131,18 +131,25 @@ def lay_out(whole: FileLayout, read: FileLayout, repack: Repack) -> FileLayout:
             sizes = count_rechunked(variable, shapes[variable.name])
             longer[chunks[0].offset] = [Read(place(n), n, is_metadata=False) for n in sizes]
         else:
-            moved |= {one.offset: one._replace(offset=place(one.nbytes)) for one in chunks}
-    found = []
+            moved |= {chunk.offset: chunk._replace(offset=place(chunk.nbytes)) for chunk in chunks}
+    new_reads = []
     for reads, chunks in zip(read.read, read.chunks, strict=True):
         if chunks and chunks[0].offset in longer:
-            new, index = longer[chunks[0].offset], [move(one) for one in reads if one.is_metadata]
-            found.append((*index[: max(1, len(index) * len(new) // len(chunks))], *new))
+            new, index = (
+                longer[chunks[0].offset],
+                [move(read) for read in reads if read.is_metadata],
+            )
+            new_reads.append((*index[: max(1, len(index) * len(new) // len(chunks))], *new))
         else:
-            both = (move(one) if one.is_metadata else moved.get(one.offset, one) for one in reads)
-            found.append(tuple(both))
+            both = (
+                move(read) if read.is_metadata else moved.get(read.offset, read) for read in reads
+            )
+            new_reads.append(tuple(both))
     end = -(-end // page) * page if page else end
     new_opened = tuple(map(move, read.opened))
-    return replace(read, opened=new_opened, read=tuple(found), file_nbytes=end, page_nbytes=page)
+    return replace(
+        read, opened=new_opened, read=tuple(new_reads), file_nbytes=end, page_nbytes=page
+    )
 
 
 def count_rechunked(variable: Variable, chunk_shape: Shape) -> list[int]:
@@ -161,10 +168,10 @@ def count_rechunked(variable: Variable, chunk_shape: Shape) -> list[int]:
         return [variable.nbytes * math.prod(chunk_shape) // max(1, math.prod(variable.shape))] * n
     ratio = variable.stored_nbytes / max(1, math.prod(variable.shape))
     extents = (
-        [min(c, n - at) for at in range(0, n, c)]
+        [min(c, n - start) for start in range(0, n, c)]
         for n, c in zip(variable.shape, chunk_shape, strict=True)
     )
-    return [max(1, round(ratio * math.prod(one))) for one in itertools.product(*extents)]
+    return [max(1, round(ratio * math.prod(extents))) for extents in itertools.product(*extents)]
 
 
 TOOLS = "Debian: apt install hdf5-tools; elsewhere: conda install -c conda-forge hdf5"
@@ -193,25 +200,25 @@ def apply_repack(source: files.Source, repack: Repack, out: Path) -> str:
             with path.open("wb") as fetched:
                 shutil.copyfileobj(file, fetched, 8 * 2**20)
         check_others(path, name, is_home=homes == {out.parent.resolve()})
-        made = Path(f"{folder}.h5")  # what it leads to is found from where it lies
+        copy = Path(f"{folder}.h5")  # what it leads to is found from where it lies
         try:
-            _make_equal(path, name, repack, made, Path(folder) / "said")
+            _make_equal(path, name, repack, copy, Path(folder) / "said")
             check_interrupt()
-            _publish(made, out)
+            _publish(copy, out)
         finally:
-            made.unlink(missing_ok=True)
+            copy.unlink(missing_ok=True)
     return f"{out}: h5diff finds it equal"
 
 
-def _make_equal(path: Path, name: str, repack: Repack, made: Path, log: Path) -> None:
-    code, said = _run(["h5repack", *repack.list_arguments(), str(path), str(made)], log)
-    if code or not made.exists():
-        raise UserError("apply", f"h5repack refuses {name} ({cut(said)})", "what it copies")
-    code, said = _run(["h5diff", "-c", str(path), str(made)], log)
-    differing = [one for one in said.splitlines() if one and not one.endswith(_HARMLESS)]
+def _make_equal(path: Path, name: str, repack: Repack, copy: Path, log: Path) -> None:
+    code, output = _run(["h5repack", *repack.list_arguments(), str(path), str(copy)], log)
+    if code or not copy.exists():
+        raise UserError("apply", f"h5repack refuses {name} ({cut(output)})", "what it copies")
+    code, output = _run(["h5diff", "-c", str(path), str(copy)], log)
+    differing = [line for line in output.splitlines() if line and not line.endswith(_HARMLESS)]
     if code or differing:
-        told = cut(" ".join(differing))
-        raise UserError("apply", f"h5diff finds a difference ({told})", "an equal copy")
+        differences = cut(" ".join(differing))
+        raise UserError("apply", f"h5diff finds a difference ({differences})", "an equal copy")
 
 
 def _run(command: Sequence[str], log: Path) -> tuple[int, str]:
@@ -223,14 +230,14 @@ def _run(command: Sequence[str], log: Path) -> tuple[int, str]:
     return code, log.read_text(errors="replace")
 
 
-def _publish(made: Path, out: Path) -> None:
+def _publish(copy: Path, out: Path) -> None:
     """Give a file its name, unless another has it by now."""
     try:
-        out.hardlink_to(made)
+        out.hardlink_to(copy)
     except FileExistsError as error:
         raise UserError("apply", f"{out} is there by now", "a file that is not") from error
     except OSError:  # a system of files without hard links
-        made.rename(out)
+        copy.rename(out)
 
 
 def check_out(out: Path) -> None:
@@ -244,8 +251,8 @@ def check_out(out: Path) -> None:
         remove_left(out.parent, _MINE)
         tempfile.TemporaryDirectory(dir=out.parent, prefix=".repack-").cleanup()
     except OSError as error:
-        told = f"{out.parent} cannot be written to ({explain_system(error)})"
-        raise UserError("apply", told, "a folder that can") from error
+        problem = f"{out.parent} cannot be written to ({describe_system_error(error)})"
+        raise UserError("apply", problem, "a folder that can") from error
 
 
 def check_others(path: Path, name: str, *, is_home: bool) -> None:
@@ -257,38 +264,38 @@ def check_others(path: Path, name: str, *, is_home: bool) -> None:
     """
     absent_nbytes, deadline = 0, files.Deadline()
     with files.open_hdf5(path, name) as file:
-        for at, found in files.walk(file, deadline):
+        for path_inside, object_id in files.walk(file, deadline):
             outside, is_written = list[str](), False
-            if isinstance(found, h5py.h5d.DatasetID):
-                absent_nbytes += count_absent_nbytes(h5py.Dataset(found))
+            if isinstance(object_id, h5py.h5d.DatasetID):
+                absent_nbytes += count_absent_nbytes(h5py.Dataset(object_id))
             if absent_nbytes > MOST_ABSENT_NBYTES:
-                told = f"{show(at)} and those before it have {write_bytes(absent_nbytes)} that were never stored"
+                problem = f"{show(path_inside)} and those before it have {format_size(absent_nbytes)} that were never stored"
                 raise UserError(
                     "file",
-                    f"{name}: {told}, which h5repack and h5diff would go through all the same",
-                    f"at most {write_bytes(MOST_ABSENT_NBYTES)} of them",
+                    f"{name}: {problem}, which h5repack and h5diff would go through all the same",
+                    f"at most {format_size(MOST_ABSENT_NBYTES)} of them",
                 )
-            if isinstance(found, h5py.h5g.GroupID):
-                links = ((key, found.links.get_info(key).type) for key in found)
+            if isinstance(object_id, h5py.h5g.GroupID):
+                links = ((key, object_id.links.get_info(key).type) for key in object_id)
                 away = [key for key, kind in links if kind == h5py.h5l.TYPE_EXTERNAL]
-                outside = [os.fsdecode(found.links.get_val(key)[0]) for key in away]
-            elif isinstance(found, h5py.h5d.DatasetID):
-                outside = files.list_other_files(h5py.Dataset(found))
-                is_written = bool(h5py.Dataset(found).external)
-            astray = [one for one in outside if not (is_home or Path(one).is_absolute())]
+                outside = [os.fsdecode(object_id.links.get_val(key)[0]) for key in away]
+            elif isinstance(object_id, h5py.h5d.DatasetID):
+                outside = files.list_other_files(h5py.Dataset(object_id))
+                is_written = bool(h5py.Dataset(object_id).external)
+            astray = [target for target in outside if not (is_home or Path(target).is_absolute())]
             if is_written or astray:
-                told = "which a copy would write to" if is_written else "which a copy elsewhere would not find"  # fmt: skip
+                problem = "which a copy would write to" if is_written else "which a copy elsewhere would not find"  # fmt: skip
                 raise UserError(
                     "file",
                     (
-                        f"{name}: {show(at or '/')} leads to "
-                        f"{show((outside if is_written else astray)[0])}, {told}"
+                        f"{name}: {show(path_inside or '/')} leads to "
+                        f"{show((outside if is_written else astray)[0])}, {problem}"
                     ),
                     "a file that holds its values itself, or a copy in its folder",
                 )
     if deadline.n_left_out:
-        told = f"a group of more than {files.MAX_LINKS:,} links, which may lead to other files"
-        raise UserError("file", f"{name}: has {told}", "groups of fewer")
+        problem = f"a group of more than {files.MAX_LINKS:,} links, which may lead to other files"
+        raise UserError("file", f"{name}: has {problem}", "groups of fewer")
 
 
 MOST_ABSENT_NBYTES = 10**10

@@ -37,11 +37,11 @@ def balanced_extents(shape: Sequence[int], itemsize: int, chunk_nbytes: int) -> 
     elements, the dimension is cut into elements and the others share the rest.
     """
     n_chunks = max(1.0, math.prod(shape) * itemsize / chunk_nbytes)
-    n, *others = shape
-    if not others:
+    n, *inner = shape
+    if not inner:
         return (n / n_chunks,)
-    along = min(max(math.sqrt(n_chunks), n_chunks / math.prod(others)), float(n))
-    counts = [along, *_share(others, n_chunks / along)]
+    along = min(max(math.sqrt(n_chunks), n_chunks / math.prod(inner)), float(n))
+    counts = [along, *_share(inner, n_chunks / along)]
     return tuple(max(1.0, extent / count) for extent, count in zip(shape, counts, strict=True))
 
 
@@ -172,10 +172,11 @@ def count_object_io(
     n_chunks = chunks_touched(box, chunk_shape)
     if shard_shape is None:
         return ObjectIo(n_chunks, 0, n_chunks, n_chunks * nbytes, 0)
-    by = tuple(s // c for s, c in zip(shard_shape, chunk_shape, strict=True))
-    n_all, n_indices, n_fetches, fetched_nbytes = math.prod(by), 0, 0, 0
+    chunks_per_shard = tuple(s // c for s, c in zip(shard_shape, chunk_shape, strict=True))
+    n_all, n_indices, n_fetches, fetched_nbytes = math.prod(chunks_per_shard), 0, 0, 0
     alike = [
-        Counter(_chunks_by_shard(*each)) for each in zip(box, chunk_shape, by, shape, strict=True)
+        Counter(_chunks_by_shard(*dimension))
+        for dimension in zip(box, chunk_shape, chunks_per_shard, shape, strict=True)
     ]
     for combined in itertools.product(*(counted.items() for counted in alike)):
         n_shards = math.prod(n for _, n in combined)
@@ -183,18 +184,23 @@ def count_object_io(
         fetches = [nbytes * n_all]
         if math.prod(map(len, touched)) < n_all:
             n_indices += n_shards
-            fetches = _fetches(touched, _number(by, held), nbytes)
+            fetches = _fetches(touched, _number(chunks_per_shard, held), nbytes)
         n_fetches += n_shards * len(fetches)
         fetched_nbytes += n_shards * sum(fetches)
     return ObjectIo(n_chunks, n_indices, n_fetches, fetched_nbytes, _INDEX_NBYTES * n_all)
 
 
-def _chunks_by_shard(part: slice, chunk: int, by: int, extent: int) -> Iterator[tuple[range, int]]:
+def _chunks_by_shard(
+    part: slice, chunk: int, chunks_per_shard: int, extent: int
+) -> Iterator[tuple[range, int]]:
     """List the chunks, in one dimension, that a range touches in each shard, by place, and how many it holds."""
     first, last, n = part.start // chunk, (part.stop - 1) // chunk, -(-extent // chunk)
-    for shard in range(first // by, last // by + 1):
-        touched = range(max(first - shard * by, 0), min(last - shard * by, by - 1) + 1)
-        yield touched, min(by, n - shard * by)
+    for shard in range(first // chunks_per_shard, last // chunks_per_shard + 1):
+        touched = range(
+            max(first - shard * chunks_per_shard, 0),
+            min(last - shard * chunks_per_shard, chunks_per_shard - 1) + 1,
+        )
+        yield touched, min(chunks_per_shard, n - shard * chunks_per_shard)
 
 
 def _fetches(touched: Sequence[range], places: NDArray[np.int64], nbytes: int) -> list[int]:
@@ -211,11 +217,11 @@ def _fetches(touched: Sequence[range], places: NDArray[np.int64], nbytes: int) -
 
 
 @lru_cache(256)
-def _number(by: Shape, held: Shape) -> NDArray[np.int64]:
+def _number(shape: Shape, held: Shape) -> NDArray[np.int64]:
     """Give the place of each chunk that a shard holds: Morton order, the first dimension fastest."""
-    at, n = np.indices(held), len(by)
-    bits = range(max(by).bit_length())
-    keys = sum(((at[d] >> b) & 1) << (b * n + d) for b in bits for d in range(n))
+    index, n = np.indices(held), len(shape)
+    bits = range(max(shape).bit_length())
+    keys = sum(((index[d] >> b) & 1) << (b * n + d) for b in bits for d in range(n))
     return np.argsort(np.argsort(np.ravel(keys))).reshape(held)
 
 
@@ -295,8 +301,8 @@ def access_seconds(store: Store, counts: IoCounts, *, quantile: float = 0.5) -> 
         cpu_s=np.asarray(n / n_jobs * cpu_s + (store.request_s if has_shards else 0.0), np.float64),
     )
     wave_s = np.maximum(job.wave_s(abreast, 0.5), job.wave_s(abreast, quantile))
-    found = wave_s + (n_jobs - abreast) * job.apart_s(abreast)
-    return np.asarray(store.start_s + found, np.float64)
+    seconds = wave_s + (n_jobs - abreast) * job.apart_s(abreast)
+    return np.asarray(store.start_s + seconds, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +344,7 @@ class _Job:
         approximates it: one that comes finds at the link and at the processor what the others
         have there in the mean. A link is no queue before its streams fill it.
         """
-        network, others = self.network, 1 - 1 / n
+        network, missing_share = self.network, 1 - 1 / n
         wait_s = self.in_turn * network.first_byte_mean_s
         shared_s = self.nbytes / network.aggregate_nbytes_per_s
         bounds_s = (shared_s, self.cpu_s, self.in_turn / network.requests_per_s, _LEAST_S)
@@ -346,8 +352,8 @@ class _Job:
         receiving = decoding = np.zeros_like(least_s)  # jobs that are there, in the mean
         apart_s = least_s
         for _ in range(_N_ITERATIONS):
-            receive_s = np.maximum(self.alone_s, shared_s * (1 + receiving * others))
-            decode_s = self.cpu_s * (1 + decoding * others)
+            receive_s = np.maximum(self.alone_s, shared_s * (1 + receiving * missing_share))
+            decode_s = self.cpu_s * (1 + decoding * missing_share)
             apart_s = np.maximum(least_s, (wait_s + receive_s + decode_s) / n)
             receiving, decoding = receive_s / apart_s, decode_s / apart_s
         return np.asarray(apart_s, np.float64)
@@ -364,8 +370,8 @@ def _delay_s(
     """
     if network.first_byte_median_s == 0:
         return np.zeros(np.broadcast_shapes(np.shape(n), np.shape(in_turn)))
-    at = (n - rank + 2 / 3) / (n + 1 / 3) if quantile == 0.5 else quantile ** (1 / n)
-    z = ndtri(at)
+    position = (n - rank + 2 / 3) / (n + 1 / 3) if quantile == 0.5 else quantile ** (1 / n)
+    z = ndtri(position)
     variance = np.log1p(math.expm1(network.first_byte_sigma**2) / in_turn)  # of the logarithm
     median_s = in_turn * network.first_byte_mean_s * np.exp(-variance / 2)
     return np.asarray(median_s * np.exp(np.sqrt(variance) * z), np.float64)

@@ -51,10 +51,10 @@ def find_dependencies(
     >>> [(one.n_ended, one.think_s, one.depth) for one in found]
     [(0, 0.0, 1), (0, 0.0, 1), (2, 0.5, 2)]
     """
-    under_way, found = list[tuple[float, int]](), list[Dependency]()
+    under_way, dependencies = list[tuple[float, int]](), list[Dependency]()
     n_ended = depth = 0
     since_s: float | None = None
-    for row in sorted(rows, key=lambda one: one.start_s):
+    for row in sorted(rows, key=lambda request: request.start_s):
         since_s = row.start_s if since_s is None else since_s
         while under_way and under_way[0][0] <= row.start_s + tolerance:
             end_s, its_depth = heapq.heappop(under_way)
@@ -62,8 +62,8 @@ def find_dependencies(
             n_ended, depth = n_ended + 1, max(depth, its_depth)
         heapq.heappush(under_way, (row.end_s, depth + 1))
         think_s = round(max(row.start_s - since_s, 0.0), 4)
-        found.append(Dependency(n_ended, think_s, row.nbytes, depth + 1))
-    return found
+        dependencies.append(Dependency(n_ended, think_s, row.nbytes, depth + 1))
+    return dependencies
 
 
 def count_waits(rows: Iterable[RequestRow], tolerance: float = TOLERANCE_S) -> int:
@@ -71,7 +71,7 @@ def count_waits(rows: Iterable[RequestRow], tolerance: float = TOLERANCE_S) -> i
 
     A read takes at least so many times the time to first byte, whatever the bandwidth.
     """
-    return max((one.depth for one in find_dependencies(rows, tolerance)), default=0)
+    return max((dependency.depth for dependency in find_dependencies(rows, tolerance)), default=0)
 
 
 _NORMAL_P95 = 1.6448536269514722  # standard deviations
@@ -222,7 +222,7 @@ def replay(
     client = Client(math.nan)  # whose work is in the steps
     rngs = [rng] if rng is not None else [random.Random(seed) for seed in range(n_draws)]
     return statistics.median(
-        _Simulation(steps, network, client, one, request_s=request_s).run() for one in rngs
+        _Simulation(steps, network, client, rng, request_s=request_s).run() for rng in rngs
     )
 
 
@@ -234,8 +234,8 @@ class Shared:
     number.
     """
 
-    def __init__(self, each: float, together: float) -> None:
-        self.each, self.together = each, together
+    def __init__(self, per_connection: float, together: float) -> None:
+        self.each, self.together = per_connection, together
         self.total, self.n_added = 0.0, 0
         # the total at which each job ends, and its number; of two at once the first added
         self.ends = list[tuple[float, int, int]]()
@@ -416,7 +416,7 @@ def predict(
         "request rate": (replace(network, requests_per_s=math.inf), client),
         "processors": (network, replace(client, cpu_s_per_chunk=0.0, wait_s_per_chunk=0.0)),
     }
-    times_s = {limit: predict_s(*one, n_chunks, **counts) for limit, one in free.items()}
+    times_s = {limit: predict_s(*network, n_chunks, **counts) for limit, network in free.items()}
     seconds = predict_s(network, client, n_chunks, **counts)
     return Prediction(seconds, min(times_s, key=times_s.__getitem__))
 

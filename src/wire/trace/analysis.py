@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _METADATA = {".zmetadata", ".zarray", ".zattrs", ".zgroup", "zarr.json", "attributes.json", "info"}
 _MANIFESTS = re.compile(r"/(snapshots|manifests|refs|transactions)/|/repo$")
 _CHUNK = re.compile(r"/c/[\d/]+$|/c(\.\d+)+$|/\d+([./]\d+)*$|/chunks/\w+$")
+DATA_KINDS = ("chunk", "range", "object")
+"""Kinds of requests that bring values, or a part of a file."""
+
 _LARGE_NBYTES = 256 * 1024  # of a body from which on its rate is that of a stream
 _FLOWS = 0.7  # of the rate of a stream that several have at once, below which they share a link
 
@@ -66,6 +69,17 @@ def _is_chunk(key: str) -> bool:
     return bool(_CHUNK.search(key))
 
 
+def array_of(key: str) -> str:
+    """Return the path of the array that a chunk belongs to.
+
+    Examples
+    --------
+    >>> array_of("/b/tree/a/time/c/0/1"), array_of("/b/a/0.1.2"), array_of("/b/a/c.0.1")
+    ('/b/tree/a/time', '/b/a', '/b/a')
+    """
+    return _CHUNK.sub("", key)
+
+
 def is_metadata(row: TracedRequest) -> bool:
     """Tell whether a request is for metadata of Zarr, found or not."""
     return row.method in ("GET", "HEAD") and row.key.rpartition("/")[2] in _METADATA
@@ -73,7 +87,7 @@ def is_metadata(row: TracedRequest) -> bool:
 
 def is_data(row: TracedRequest) -> bool:
     """Tell whether a request brought values, or a part of a file."""
-    return kind_of(row) in ("chunk", "range", "object") and row.status < 300
+    return kind_of(row) in DATA_KINDS and row.status < 300
 
 
 def span_of(row: TracedRequest) -> tuple[int, int]:
@@ -204,14 +218,14 @@ def _busy_s(samples: Sequence[tuple[float, float]], gaps: Sequence[tuple[float, 
     """
     if len(samples) < 2 or not gaps:
         return 0.0
-    gap_clock = _Clock(gaps)
+    gap_clock = ElapsedTime(gaps)
     passed_s = [gap_clock.seconds_by(time_s) for time_s, _ in samples]
     used_s = [seconds for _, seconds in samples]
     pairs = zip(pairwise(passed_s), pairwise(used_s), strict=True)
     return sum(max(0.0, min(b - a, after - before)) for (a, b), (before, after) in pairs)
 
 
-class _Clock:
+class ElapsedTime:
     """Count the seconds of some stretches of time, which follow one another, up to a moment."""
 
     def __init__(self, stretches: Sequence[tuple[float, float]]) -> None:
@@ -257,7 +271,7 @@ def find_network(rows: Sequence[TracedRequest]) -> Network:
     shared = [one for one in intervals(rows, max(row.end_s for row in rows)) if one[3] > 1]
     if not shared:
         return alone
-    sharing_clock = _Clock([one[:2] for one in shared])
+    sharing_clock = ElapsedTime([one[:2] for one in shared])
     nbytes = sum(
         row.nbytes
         * (sharing_clock.seconds_by(row.end_s) - sharing_clock.seconds_by(row.first_byte_s))

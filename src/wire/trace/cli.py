@@ -1,4 +1,4 @@
-"""``wire trace``: run a program unchanged, and say what it waited for."""
+"""``wire trace``: run a program unchanged, and report what it waited for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import os
 import shlex
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -45,19 +46,52 @@ _TRY_S, _MOST_PAIRS, _LEAST_PAIRS = 120.0, 6, 2
 
 
 class _Trace(click.Group):
-    """A command after `--`, or the subcommand before it."""
+    """A program with its arguments, or a subcommand."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what follows `--` as it is."""
-        at = args.index("--") if "--" in args else len(args)
-        ctx.obj = args[at + 1 :]
-        return super().parse_args(ctx, args[:at])
+        """Keep a program and what follows it as it is, with `--` before it or without."""
+        _, rest, _ = self.make_parser(ctx).parse_args(args=[*args])
+        own = args[: len(args) - len(rest)]
+        is_program = bool(rest) and (own[-1:] == ["--"] or rest[0] not in self.commands)
+        ctx.obj = rest if is_program else []
+        return super().parse_args(ctx, own if is_program else args)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Refuse a program without `--`."""
-        if args[0] not in self.commands:
-            raise UserError("wire trace", f"{cut(args[0])!r}", "show DIR, or -- COMMAND…")
-        return super().resolve_command(ctx, args)
+    def invoke(self, ctx: click.Context) -> Any:
+        """Exit with 2 where what was typed cannot be done: 1 is that of a budget."""
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            say(f"error: {error}", err=True)
+            sys.exit(2)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List options by what they are for."""
+        records = {
+            str(param.name): record
+            for param in self.get_params(ctx)
+            if (record := param.get_help_record(ctx))
+        }
+        for title, names in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([records[name] for name in names if name in records])
+        self.format_commands(ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples line by line."""
+        with formatter.section("Examples"):
+            formatter.write_dl(_EXAMPLES)
+
+
+_GROUPS = {
+    "What is predicted and measured": ("on", "tried", "most"),
+    "What is printed and written": ("out", "is_json", "quiet", "help"),
+}
+_EXAMPLES = [
+    ("wire trace python my.py", "What does my program wait for?"),
+    ("wire trace --try max_concurrency=1 python my.py", "What does a setting gain?"),
+    ("wire trace --max requests=50,mb=10 pytest -q", "Fail where more is read."),
+    ("wire trace show trace", "Print a stored trace."),
+]
 
 
 @click.group(cls=_Trace, invoke_without_command=True, no_args_is_help=False)
@@ -86,15 +120,16 @@ class _Trace(click.Group):
 def trace(
     ctx: click.Context, out: Path, on: str, tried: str, most: str, *, is_json: bool, quiet: bool
 ) -> None:
-    """Say what a program waits for: wire trace -- COMMAND…, or wire trace show DIR.
+    """Report which lines of a program wait, and for what: wire trace COMMAND…, or wire trace show DIR.
 
-    The program runs as it is; its output and its exit code are its own, and the report is on standard error.
+    The program runs as it is; its output and its exit code are its own, and the report is on
+    standard error. Exit codes of ours are 1 above a budget of --max, and 2 for what cannot be done.
     """
     if ctx.invoked_subcommand:
         return
     command: list[str] = ctx.obj
     if not command:
-        raise UserError("wire trace", "no command", "wire trace [OPTIONS] -- COMMAND…")
+        raise UserError("wire trace", "no command", "wire trace [OPTIONS] COMMAND…")
     if shutil.which(command[0]) is None:
         raise UserError(
             "wire trace", f"{cut(command[0])!r} is not found", "a program on PATH, or its path"
@@ -132,28 +167,40 @@ def trace(
 
 
 @trace.command("show")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR|FILE.har", type=click.Path(path_type=Path))
 @click.option("--on", default="", metavar="NAME|FILE", help="Network to predict for.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def show_trace(folder: Path, on: str, *, is_json: bool) -> None:
-    """Print a stored trace."""
+    """Print a stored trace, or what an HTTP archive of a browser or a proxy shows."""
     from wire.trace import findings, stored
 
     network = _network(on)
-    run, command = stored.read_trace(folder)
+    read = stored.read_har if folder.is_file() else stored.read_trace
+    run, command = read(folder)
     report = findings.report(run, network, within_s=stored.REPORT_S)
     _tell(report, command, is_json=is_json, quiet=False, err=False)
 
 
+@trace.command("install-kernel")
+@click.option(
+    "--prefix", type=click.Path(path_type=Path), help="Folder whose share/jupyter gets the kernel."
+)
+def install_kernel(prefix: Path | None) -> None:
+    """Write a Jupyter kernel, Python 3 (wire), in which %%wire shows what a cell waited for."""
+    from wire.trace import jupyter
+
+    say(f"{jupyter.install_kernel(prefix)}: kernel {jupyter.KERNEL_TITLE}")
+
+
 def _write(out: Path, run: Run, report: Report, words: Sequence[str], *, quiet: bool) -> None:
     """Write the files of a trace after its report: a full disk takes the files alone."""
-    from wire.trace import render, stored
+    from wire.trace import page, stored
 
     try:
         if (folder := stored.choose_folder(out)) != out:
             say(f"{out}/ holds another trace and stays as it is", err=True)
         stored.write_trace(folder, run, words)
-        stored.write_page(folder, render.write_html(run, report, words))
+        stored.write_page(folder, page.write_html(run, report, words))
     except OSError as error:
         say(f"wire trace: no files: {describe_refusal(error)}", err=True)
     else:
@@ -181,32 +228,25 @@ def _network(name: str) -> tuple[str, Network]:
 
 def find_unseen(run: Run) -> list[str]:
     """Find with whom a program exchanged what a budget would have to count."""
-    from wire.trace.rows import METADATA_SERVICES
-
-    unread = [tunnel.host for tunnel in run.unread if tunnel.nbytes_down]
-    past = [
-        bypass.address
-        for bypass in run.bypassed
-        if not bypass.address.startswith(METADATA_SERVICES)
-    ]
-    ended = ["what came after the gateway had ended"] * any("gateway ended" in line for line in run.remarks)  # fmt: skip
-    return [*dict.fromkeys([*unread, *past, *ended])]
+    return run.unseen
 
 
 def read_maxima(text: str) -> dict[str, float]:
     """Read a budget, such as `requests=50,mb=10`; what it does not name has no bound."""
-    found = dict.fromkeys(_MAXIMA, math.inf)
-    for pair in filter(None, text.split(",")):
-        name, _, value = pair.partition("=")
+    maxima = dict.fromkeys(_MAXIMA, math.inf)
+    allowed = ", ".join(f"{name}=NUMBER" for name in _MAXIMA)
+    for pair in text.split(",") if text else ():
+        name, _, value = (part.strip() for part in pair.partition("="))
         try:
-            found[name.strip()] = number = float(value)
+            number = float(value)
         except ValueError:
             number = math.nan
-        if name.strip() not in _MAXIMA or not number >= 0:
-            raise UserError(
-                "--max", f"{cut(pair)!r}", ", ".join(f"{one}=NUMBER" for one in _MAXIMA)
-            )
-    return found
+        if name not in _MAXIMA or not number >= 0:
+            raise UserError("--max", f"{cut(pair)!r}", allowed)
+        if maxima[name] < math.inf:
+            raise UserError("--max", f"{name} stands twice", f"{name}=NUMBER once")
+        maxima[name] = number
+    return maxima
 
 
 def read_setting(text: str) -> dict[str, str]:
@@ -216,15 +256,15 @@ def read_setting(text: str) -> dict[str, str]:
     name, _, value = text.partition("=")
     is_variable = name.isupper() and name.replace("_", "a").isalnum()
     if not value or not (name in SETTINGS or is_variable):
-        allowed = ", ".join(f"{one}=VALUE" for one in SETTINGS)
+        allowed = ", ".join(f"{setting}=VALUE" for setting in SETTINGS)
         raise UserError("--try", f"{cut(text)!r}", f"{allowed}, or VARIABLE=VALUE")
     variable, form = SETTINGS.get(name, (name, "{}"))
     if (is_number := ":d" in form) and not (value.isdecimal() and len(value) < 16):
         raise UserError("--try", f"{cut(text)!r}", f"{name}=NUMBER, a whole one")
-    found = {variable: form.format(int(value) if is_number else value)}
+    variables = {variable: form.format(int(value) if is_number else value)}
     if name == "concurrency" and int(value) > int(DEFAULTS["pool"]):  # of Zarr over s3fs
-        found |= read_setting(f"pool={value}")
-    return found
+        variables |= read_setting(f"pool={value}")
+    return variables
 
 
 def refuse_default(text: str, environment: Mapping[str, str]) -> None:
@@ -238,8 +278,8 @@ def claim(out: Path) -> None:
     """Make the folder of a trace, or refuse one that holds something else."""
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        names = [one.name for one in out.iterdir()]
-        others = [one for one in names if not one.lstrip(".").startswith("trace.")]
+        names = [path.name for path in out.iterdir()]
+        others = [name for name in names if not name.lstrip(".").startswith("trace.")]
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         raise convert_system_error(error).within("--out") from error
@@ -256,9 +296,6 @@ def measure(
 
     The first run has been made already. Pairs go on for two minutes, up to six of them.
     """
-    import numpy as np
-
-    from wire.intervals import ratio_interval
     from wire.trace import findings, launch
 
     if reason := findings.explain_no_effect(first, setting):
@@ -274,19 +311,21 @@ def measure(
         ):
             if len(runs) == n:
                 runs.append(launch.run(command, environment=given, is_silent=True))
-    ratios = [one.wall_s / two.wall_s for one, two in zip(before, after, strict=True)]
-    ratio = ratio_interval(np.log(ratios))
-    predicted = next((one.gain for one in report.findings if one.setting == setting), 0.0)
-    told = f", predicted {predicted:.2g}" if predicted else ""
+    ratios = [
+        without.wall_s / with_it.wall_s for without, with_it in zip(before, after, strict=True)
+    ]
+    centre, low, high = compute_interval(ratios)
+    predicted = next((item.gain for item in report.findings if item.setting == setting), 0.0)
+    gain = f", predicted {predicted:.2g}x" if predicted else ""
     lines = [
-        f"{setting}: {ratio.centre:.2f} times as fast ({ratio.low:.2f} to {ratio.high:.2f}, {ratio.n} pairs){told};"
+        f"{setting}: {centre:.2f}x faster ({low:.2f}x to {high:.2f}x, {len(ratios)} pairs){gain};"
         f" {len(first.rows)} requests without, {len(after[0].rows)} with it"
     ]
-    if {one.exit_code for one in after} - {first.exit_code}:
-        codes = ", ".join(map(str, sorted({one.exit_code for one in after})))
+    if {run.exit_code for run in after} - {first.exit_code}:
+        codes = ", ".join(map(str, sorted({run.exit_code for run in after})))
         lines.append(f"with {setting} the exit code was {codes}, without it {first.exit_code}")
     # the first run printed for its reader
-    digests, others = ({one.output_digest for one in runs} for runs in (before[1:], after))
+    digests, others = ({run.output_digest for run in runs} for runs in (before[1:], after))
     if len(digests) > 1 or len(others) > 1:
         lines.append("the output differs from run to run, so it cannot be compared")
     elif others != digests:
@@ -298,6 +337,26 @@ def measure(
             f"the requests are the same: the code passes a value of its own, or its client does not read {shlex.join(environment)}, unless it changes only how many are in flight"
         )
     return lines
+
+
+_QUANTILES_OF_T = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706)
+"""97.5 % quantiles of Student's t with 1 to 5 degrees of freedom: two to six pairs."""
+
+
+def compute_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """Compute the median of ratios that were measured in pairs, and its 95 % interval.
+
+    The interval is that of Student's t for the mean logarithm, of two to six pairs.
+
+    Examples
+    --------
+    >>> [round(value, 2) for value in compute_interval([2.0, 2.0, 2.0])]
+    [2.0, 2.0, 2.0]
+    """
+    logs = [math.log(ratio) for ratio in ratios]
+    half = _QUANTILES_OF_T[len(logs) - 2] * statistics.stdev(logs) / math.sqrt(len(logs))
+    mean = statistics.fmean(logs)
+    return math.exp(statistics.median(logs)), math.exp(mean - half), math.exp(mean + half)
 
 
 def _asked(run: Run) -> Counter[tuple[object, ...]]:

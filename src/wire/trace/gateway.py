@@ -17,14 +17,12 @@ import shutil
 import signal
 import socket
 import ssl
-import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
-from multiprocessing.connection import Connection as Commands
+from multiprocessing.connection import Connection as CommandPipe
 from pathlib import Path
 from typing import NamedTuple, cast
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -32,27 +30,32 @@ from urllib.request import getproxies, proxy_bypass
 
 import psutil
 
-from wire.bed.certificates import Authority, find_bundles, write_bundle
-from wire.bed.exchange import BodyTransfer, Emulation, Exchange, Pipe, Upstream
-from wire.bed.link import FREE_QUANTUM_NBYTES, Stream, Window
+from wire.bed.certificates import Authority, find_bundles, find_bundles_of, write_bundle
+from wire.bed.emulation import EmulatedConnection, Emulation
+from wire.bed.link import FREE_QUANTUM_NBYTES
 from wire.bed.messages import (
+    MAX_HEAD_NBYTES,
     BadHead,
-    ChunkFraming,
     Head,
     PeerClosed,
-    Source,
     is_readable,
-    key_of,
-    parse_request,
     parse_response,
-    range_of,
-    wait_for_either,
 )
 from wire.bed.networks import Profile
-from wire.bed.process import STACK_NBYTES, find_pid
+from wire.bed.peers import find_pid
+from wire.bed.protocol import Close, Decision, Forward, LeaveUnread, Restart
+from wire.bed.relay import (
+    STACK_NBYTES,
+    Relay,
+    RelayedExchange,
+    RelayHook,
+    RowCollector,
+    accept_all,
+)
 from wire.errors import describe_refusal
+from wire.trace.request_log import LOG_NAME, RequestLog
 from wire.trace.rows import TOKEN, TracedRequest, Tunnel, is_listing
-from wire.trace.trust import FILE_NAMES, Clients, Hello, Trust, has_mark, parse_hello
+from wire.trace.trust import FILE_NAMES, ClientHello, Trust, TrustingClients, has_mark, parse_hello
 
 BATCH_S = 0.1
 """How often rows go to the owner: a gateway that is killed takes no more with it."""
@@ -63,17 +66,15 @@ HANDSHAKE_TIMEOUT_S = 60.0
 
 HELLO_TIMEOUT_S = 2.0  # for the rest of a hello; what comes later is passed on as it is
 
-ANSWER_PAUSE_S = 0.1
-"""A head of an answer that pauses for longer is passed on as far as it has come."""
-
-REQUEST_PAUSE_S = 1.0
-"""A head of a request that pauses for longer is passed on as it comes, and the connection is read no more."""
-
 _CERTIFICATE_REQUEST = 13  # the type of a handshake's message (RFC 8446, 4)
 
 _PRODUCT = re.compile(r"(?!Python/|Mozilla/)\b[A-Za-z][A-Za-z_.-]{0,30}/v?\d[\w.]{0,15}", re.ASCII)
 _PROXY_FIELD = re.compile(rb"\r\nproxy-[^\r]*(?=\r\n)", re.IGNORECASE)
 _ADDRESS = re.compile(rb"https?://[^/?]*", re.IGNORECASE)
+_LOCATION = re.compile(
+    r"https?://(?:[^/?#@]*@)?([\w.-]{1,253}(?::\d{1,5})?|\[[\da-fA-F:]+\](?::\d{1,5})?)(?=[/?#]|$)",
+    re.ASCII | re.IGNORECASE,
+)
 _PORTS = {"http": 80, "https": 443}
 
 _ASKS = "it asks its clients for a certificate, which the gateway could not show"
@@ -87,6 +88,13 @@ class Settings:
     token: str  # what `TOKEN` is in processes of the program
     owner_pid: int
     profile: Profile | None  # what is emulated
+    log: Path | None = None  # where requests are appended as they end; None for the folder above
+    secrets: tuple[str, ...] = ()  # of the command, blacked out in it
+
+    @property
+    def log_path(self) -> Path:
+        """The file with a line for each request that has ended (`wire.trace.request_log`)."""
+        return self.log or self.folder / LOG_NAME
 
     @property
     def bundle(self) -> Path:
@@ -94,7 +102,7 @@ class Settings:
         return self.folder / "bundle.pem"
 
     def name_bundle(self, variable: str) -> Path:
-        """Name the same file for one variable, so that it is known who has opened it."""
+        """Name the file of one variable, by which it is known who has opened it."""
         return self.folder / "open" / f"{variable}.pem"
 
 
@@ -104,6 +112,7 @@ class Batch(NamedTuple):
     rows: list[TracedRequest]
     tunnels: list[Tunnel]
     processor_s: float  # of the gateway
+    problem: str = ""  # why not all of it could be written into the log
 
 
 class Gateway:
@@ -120,15 +129,18 @@ class Gateway:
         self.certificate_requests = dict[
             str, bool
         ]()  # by host, whether it asks its clients for one
-        self.emulation = Emulation(("", 0), seed=0)
-        self.emulation.emulate(settings.profile or Profile("as it is"))
-        self.rows = dict[int, TracedRequest]()  # under way
+        self._emulation: Emulation | None = None
+        if settings.profile is not None:
+            self._emulation = Emulation(seed=0)
+            self._emulation.emulate(settings.profile)
+        self._log = RequestLog(settings.log_path, settings.secrets)
+        self._collector = RowCollector(self._log.write_request)
         self.tunnels = list[Tunnel]()
         self.unreadable = set[tuple[str, str]]()  # hosts, and clients that refused us
         self._lock, self._names = threading.Lock(), dict[int, str]()
         self._used_s = time.process_time()
 
-    def _share_authority(self) -> Clients:
+    def _share_authority(self) -> TrustingClients:
         """Write the files by which the program trusts the gateway, and watch who reads them."""
         settings = self.settings
         for name in ("open", "said", "peers", "data", "unreachable"):
@@ -136,8 +148,9 @@ class Gateway:
         write_bundle(settings.bundle, self.authority, self.trusted)
         (settings.folder / "authority.pem").write_bytes(self.authority.pem)
         for name in FILE_NAMES:
-            os.link(settings.bundle, settings.name_bundle(name))
-        return Clients(settings.folder, settings.bundle.stat().st_size, settings.token)
+            bundles = find_bundles_of(name, os.environ)
+            write_bundle(settings.name_bundle(name), self.authority, bundles)
+        return TrustingClients(settings.folder, settings.token)
 
     def context_for(self, trust: Trust, *, is_watched: bool = False) -> ssl.SSLContext:
         """Return what verifies a server as a client would; a watched one tells which servers ask for certificates."""
@@ -149,7 +162,21 @@ class Gateway:
                 self._contexts[trust, is_watched] = context
             return self._contexts[trust, is_watched]
 
-    def find_process(self, sock: socket.socket) -> tuple[int, str] | None:
+    def open_relay(self, client: socket.socket, number: int) -> Relay:
+        """Make the relay of a connection."""
+        relay = Relay(client, number, self._collector, row_type=TracedRequest, is_copying=True)
+        traced = TracedConnection(self)
+        relay.hooks = (traced,)
+        if self._emulation is not None:
+            relay.hooks = (traced, EmulatedConnection(self._emulation))
+        return relay
+
+    @property
+    def setup_s(self) -> float:
+        """Seconds that the set-up of a connection is emulated to take."""
+        return 0.0 if self._emulation is None else self._emulation.link.profile.setup_s
+
+    def find_client(self, sock: socket.socket) -> tuple[int, str] | None:
         """Find number and name of the process at the other end of a connection, if it is the program's."""
         with self._lock:
             pid = find_pid(sock, self._names)
@@ -164,29 +191,20 @@ class Gateway:
 
     def take(self, *, is_last: bool = False) -> Batch:
         """Take what was seen since the last call; the last time what is under way too."""
-        until_s = time.monotonic() + LAST_ROWS_S * is_last
-        while self.rows and time.monotonic() < until_s:
-            time.sleep(0.005)
         if is_last:
-            for row in [*self.rows.values()]:
-                row.is_cut = True
-                self.end(row)
-        rows = cast(list[TracedRequest], self.emulation.trace.take())
-        over = [one for one in self.tunnels if one.end_s or is_last]
-        for tunnel in over:
+            self._collector.wait_for_rest(LAST_ROWS_S)
+        rows = cast(list[TracedRequest], self._collector.take())
+        ended = [tunnel for tunnel in self.tunnels if tunnel.end_s or is_last]
+        for tunnel in ended:
             tunnel.end_s = tunnel.end_s or time.time()
+            self._log.write_tunnel(tunnel)
             self.tunnels.remove(tunnel)  # threads append to the list meanwhile
         before_s, self._used_s = self._used_s, time.process_time()
-        return Batch(rows, over, self._used_s - before_s)
-
-    def end(self, row: TracedRequest) -> None:
-        """Write a row, unless it is written."""
-        if self.rows.pop(id(row), None) is not None:
-            self.emulation.trace.add(row, self.emulation.link.time)
+        return Batch(rows, ended, self._used_s - before_s, self._log.problem)
 
 
 def has_token(process: psutil.Process, settings: Settings) -> bool:
-    """Tell whether a process has the program's limit or variables, which either may have written over."""
+    """Return whether a process has the program's limit or variables, which either may have written over."""
     with suppress(psutil.Error):
         return (
             has_mark(process.pid, settings.token) or process.environ().get(TOKEN) == settings.token
@@ -207,217 +225,126 @@ def find_processes(settings: Settings) -> list[psutil.Process]:
     return [process for process in psutil.process_iter() if has_token(process, settings)]
 
 
-class TimedPipe(Pipe):
-    """Carry bytes, and sum how long their receiver kept us waiting."""
+class TracedConnection(RelayHook):
+    """Trace one connection of the program: find its server, read its TLS where it can, and fill its rows."""
 
-    giving_s = 0.0
-
-    def give(self, sink: socket.socket, nbytes: int, count: Callable[[int], None]) -> None:
-        """Hand on what was taken last."""
-        before_s = time.perf_counter()
-        super().give(sink, nbytes, count)
-        self.giving_s += time.perf_counter() - before_s
-
-
-class Server(Upstream):
-    """Hold a connection to a server, opened once: what happens to it happens to the program's."""
-
-    def open(self) -> Source:
-        """Return the connection as it is."""
-        if self.source is None:  # for as long as the program is ready to wait
-            self.source = Source(socket.create_connection(self.address))
-            self.source.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self.source
-
-
-class OtherProtocol(Exception):
-    """What one side says is no HTTP/1.1: by agreement (101), or because it speaks no such thing."""
-
-    def __init__(self, *, is_agreed: bool = False) -> None:
-        super().__init__()
-        self.is_agreed = is_agreed
-
-
-class TracedExchange(Exchange):
-    """Serve one request so that what one side says or breaks is what the other meets."""
-
-    row: TracedRequest
-    pipe: TimedPipe
-
-    def serve(self) -> bool:
-        """Serve the request; tell whether the connection goes on."""
-        if self.fault is not None:
-            return super().serve()
-        source, is_whole = self.upstream.open(), True
-        source.sock.sendall(self.request.raw)
-        response = self._wait_for_consent(source) if self.request.expects_continue else None
-        if self.request.brings_body:
-            is_whole = response is None and self._send_body(source)
-        self.upstream.passed_s = self.met.link.time.now_s()
-        response = response or self._read_answer(source)
-        while response.status < 200:
-            self.client.sock.sendall(response.raw)
-            response = self._read_answer(source)
-        self.pipe.giving_s = 0.0
-        try:
-            is_kept = self._respond(response, source)
-        finally:
-            self.row.client_blocked_s = self.pipe.giving_s
-        return is_kept and is_whole and self.request.keeps_alive(self.request.first[2])
-
-    def _read_answer(self, source: Source) -> Head:
-        answer = source.read_head_as_it_comes(self.client.sock.sendall, ANSWER_PAUSE_S)
-        if not answer:
-            raise PeerClosed("it closed the connection without an answer")
-        if isinstance(answer, Head):
-            if answer.status != 101:
-                return answer
-            self.row.status, self.row.first_byte_s = 101, self.met.link.time.now_s()
-            self.client.sock.sendall(answer.raw)
-            raise OtherProtocol(is_agreed=True)
-        self.client.sock.sendall(answer)
-        raise OtherProtocol
-
-    def _pass_body(self, response: Head, source: Source) -> bool:
-        """Pass the body of a response back; tell whether it had an end of its own."""
-        if not response.is_chunked:
-            return super()._pass_body(response, source)
-        stream = self.met.link.open_stream(self.row.worker, self.window)
-        for nbytes in self._pass_chunks(source, self.client.sock, stream):
-            self._count(nbytes)
-        return True
-
-    def _pass_chunks(self, source: Source, sink: socket.socket, stream: Stream) -> Iterator[int]:
-        """Pass a chunked body on byte for byte; yield the bytes of payload that have passed."""
-        framing = ChunkFraming()
-        while not framing.is_over:
-            before, limit = framing.nbytes, int(stream.quantum_nbytes)
-            data = source.take_kept(limit) or source.sock.recv(limit)
-            if not data:
-                raise PeerClosed("closed in the middle of a chunked body")
-            n = framing.follow(data)
-            stream.wait(n)
-            if framing.is_over and sink is self.client.sock:
-                self.trace.ending(self.row)
-            before_s = time.perf_counter()
-            sink.sendall(data[:n])
-            self.pipe.giving_s += time.perf_counter() - before_s
-            source.put_back(data[n:])
-            yield framing.nbytes - before
-            if framing.is_broken:
-                raise OtherProtocol
-
-    def _wait_for_consent(self, source: Source) -> Head | None:
-        """Pass on that the body may come, or return what the server says instead; a client may not wait for it."""
-        while wait_for_either(self.client, source) is source:
-            response = self._read_answer(source)
-            if response.status >= 200:
-                return response
-            self.client.sock.sendall(response.raw)
-            if response.status == 100:
-                break
-        return None
-
-    def _send_body(self, source: Source) -> bool:
-        """Pass the body of the request on; tell whether the server took all of it."""
-        stream = self.met.link.open_stream(self.row.worker)
-        body = BodyTransfer(self.client, source.sock, self.pipe, stream, self._count_sent)
-        try:
-            if self.request.is_chunked:
-                for nbytes in self._pass_chunks(self.client, source.sock, stream):
-                    self._count_sent(nbytes)
-            else:
-                body.move(self.request.length or 0)
-        except OSError:
-            if not is_readable(source.sock):  # else it says why it takes no more
-                raise
-            return False
-        return True
-
-    def _count_sent(self, nbytes: int) -> None:
-        self.row.sent_nbytes += nbytes
-
-
-class Connection:
-    """Serve one connection of the program until either side ends it."""
-
-    def __init__(self, gateway: Gateway, sock: socket.socket, number: int) -> None:
-        self._gateway, self._number = gateway, number
-        self._accepted_s = time.perf_counter()
-        self._client = Source(sock)
-        self._server = Server(("", 0))
-        self._pipe = TimedPipe(is_copying=True)
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._relay: Relay
         self._scheme, self._host, self._port = "https", "", 0
+        self._pid, self._name = 0, ""
         self._login: bytes | None = None  # for the proxy between, if there is one
-        self._handshake_s, self._is_new = 0.0, True
-        self._window = Window()
+        self._handshake_s, self._is_new, self._is_tunnel = 0.0, True, False
+        self._tunnel: Tunnel | None = None  # what passes unread
 
-    def serve(self) -> None:
-        """Serve requests, then close both sides."""
-        try:
-            found = self._gateway.find_process(self._client.sock)
-            raw, is_whole = self._client.read_request_head() if found else (b"", False)
-            if found and raw:
-                self._pid, self._name = found
-                self._explanation.unlink(missing_ok=True)  # of another connection from that port
-                if not is_whole:
-                    self._refuse("a head without an end")
-                elif raw.startswith(b"CONNECT "):
-                    self._serve_tunnel(raw)
-                else:
-                    self._serve_requests(raw)
-        except ConnectionResetError:
-            with suppress(OSError):  # closing without lingering sends RST instead of FIN
-                linger = struct.pack("ii", 1, 0)
-                self._client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        except (OSError, ValueError):
-            pass  # how connections end, on either side: the row of a request under way is written by now
-        finally:
-            self._client.sock.close()
-            self._server.close()
-            self._pipe.close()
+    def on_connect(self, relay: Relay) -> None:
+        """Serve the program alone."""
+        self._relay = relay
+        client = self._gateway.find_client(relay.client)
+        if client is None:
+            raise PeerClosed("it is not the program's")
+        self._pid, self._name = client
+        self._explanation.unlink(missing_ok=True)  # of another connection from that port
+
+    def on_request(self, exchange: RelayedExchange) -> None:
+        """Connect to the server that a request names, and fill its row."""
+        request, row = exchange.request, cast(TracedRequest, exchange.row)
+        row.pid, row.process = self._pid, self._name
+        if request is not None and not self._is_tunnel:
+            if request.first[0] == b"CONNECT":
+                row.key = ""
+                exchange.decision = self._open_tunnel(exchange, request)
+                return
+            self._turn_to(exchange, request)
+            raw = request.raw
+            if self._login is None:
+                raw = strip_proxy_form(request).raw
+            elif self._login:
+                raw = add_login(raw, self._login)
+            exchange.decision = Forward(raw)
+        row.host, row.scheme = self._place, self._scheme
+        row.is_first, self._is_new = self._is_new, False
+        row.start_s = exchange.clock.now_s()
+        if request is None:
+            return
+        row.is_listing = is_listing(request.first[1])
+        agent = _PRODUCT.search(request.fields.get(b"user-agent", b"").decode("latin-1"))
+        row.user_agent = agent[0] if agent else ""
+        setup_s = self._gateway.setup_s
+        row.handshake_s = max(self._handshake_s, setup_s) if row.is_first else 0.0
+
+    def on_end(self, exchange: RelayedExchange) -> None:
+        """Fill in what the row says of the end."""
+        row = cast(TracedRequest, exchange.row)
+        row.sent_nbytes, row.client_blocked_s = exchange.sent_nbytes, exchange.client_blocked_s
+        if exchange.response is not None and 300 <= row.status < 400:
+            row.location_host = find_location_host(exchange.response)
+
+    def on_unread(self, reason: str) -> Callable[[int], None]:
+        """Record that the connection is read no more."""
+        tunnel = self._tunnel = self._record_tunnel(reason)
+
+        def add(nbytes: int) -> None:
+            tunnel.nbytes_down += nbytes
+
+        return add
+
+    def on_close(self) -> None:
+        """Record the end of what passed unread."""
+        if self._tunnel is not None:
+            self._tunnel.end_s = time.time()
 
     @property
     def _place(self) -> str:
         return self._host if _PORTS[self._scheme] == self._port else f"{self._host}:{self._port}"
 
-    def _tell(self, why: str, error: Exception | None = None) -> Tunnel:
-        """Record that a connection is not read, and for now as one that failed."""
+    def _record_tunnel(self, reason: str, error: Exception | None = None) -> Tunnel:
+        """Record that a connection is not read, or with an error that it could not be made."""
         if error is not None:
             words = getattr(error, "reason", "") or getattr(error, "strerror", "") or error
-            why = f"{why} ({words})"
-        tunnel = Tunnel(self._place, why, time.time(), 0.0 if error is None else time.time())
+            reason = f"{reason} ({words})"
+        tunnel = Tunnel(self._place, reason, time.time(), 0.0 if error is None else time.time())
         self._gateway.tunnels.append(tunnel)
         return tunnel
 
-    def _connect(self, greeting: bytes = b"") -> Source:
+    def _connect(self, exchange: RelayedExchange, greeting: bytes = b"") -> None:
         """Connect to the server, or to the user's own proxy, which is greeted with a head."""
         proxy = find_proxy(self._scheme, self._host, self._port)
         address, self._login = (self._host, self._port), None
         if proxy is not None:
             address, self._login = (proxy.hostname or "", proxy.port or 80), login_of(proxy)
-        self._server.close()
-        begin_s, self._server = time.perf_counter(), Server(address)
+        begin_s = time.perf_counter()
         try:
-            server = self._server.open()
+            server = self._relay.connect(address)  # for as long as the program is ready to wait
         except OSError as error:
-            self._tell("it cannot be reached", error)
+            self._record_tunnel("it cannot be reached", error)
             if self._scheme == "http" and proxy is None:
                 self._explain(error)
             raise
         if greeting and self._login is not None:
-            server.sock.sendall(add_login(greeting, self._login))
-            answer = server.read_head()
-            if not 200 <= parse_response(answer).status < 300:
-                self._client.sock.sendall(answer)
+            server.sendall(add_login(greeting, self._login))
+            answer = read_head(server)
+            try:
+                status = parse_response(answer).status
+            except BadHead as error:
+                raise PeerClosed("the user's own proxy gives no answer") from error
+            if not 200 <= status < 300:
+                self._record_refusal(exchange, status)
+                self._relay.client.sendall(answer)
                 raise PeerClosed("the user's own proxy refuses")
         self._handshake_s = time.perf_counter() - begin_s
-        return server
+
+    def _record_refusal(self, exchange: RelayedExchange, status: int) -> None:
+        """Keep the row of a tunnel that the user's own proxy refuses."""
+        row = cast(TracedRequest, exchange.row)
+        row.host, row.scheme, row.status = self._place, self._scheme, status
+        row.first_byte_s = exchange.clock.now_s()
+        exchange.is_recorded = True
 
     @property
     def _explanation(self) -> Path:
         """Where our shim looks why a connection failed."""
-        port = self._client.sock.getpeername()[1]
+        port = self._relay.client.getpeername()[1]
         return self._gateway.settings.folder / "unreachable" / str(port)
 
     def _explain(self, error: OSError) -> None:
@@ -429,35 +356,42 @@ class Connection:
         words = (isinstance(error, socket.gaierror), error.errno, error.strerror)
         self._explanation.write_text(repr(words))
 
-    def _serve_tunnel(self, raw: bytes) -> None:
+    def _open_tunnel(self, exchange: RelayedExchange, request: Head) -> Decision:
         """Open the tunnel that the program asks for, and read what passes if that can be read."""
-        host, _, port = parse_request(raw).first[1].decode("ascii").rpartition(":")
+        exchange.is_recorded = False  # unless it is refused
+        host, _, port = request.first[1].decode("ascii").rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
+        client = self._relay.client
         try:
-            server = self._connect(raw)
+            self._connect(exchange, request.raw)
+        except PeerClosed:
+            return Close()
         except OSError:
-            self._client.sock.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+            client.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
             raise
-        self._client.sock.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        data = peek(self._client.sock, server.sock)
+        client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        data = peek(client, cast(socket.socket, self._relay.server))
         hello = parse_hello(data)
         trust = self._find_trust(data, hello)
         if hello is None or isinstance(trust, str):
-            return self._relay(server, str(trust))
+            return LeaveUnread(str(trust))
         name = hello.server_name or self._host
         try:
-            why = self._encrypt(server, trust, name)
-            context = self._make_server_context(server, name)
-            if not why and not can_answer(context, data):
-                why = "it and the gateway have no TLS in common"
+            reason = self._encrypt(trust, name)
+            context = self._make_server_context(name)
+            if not reason and not can_answer(context, data):
+                reason = "it and the gateway have no TLS in common"
         except (OSError, ValueError) as error:  # the program may know better whom to trust
-            why = f"TLS with it failed ({getattr(error, 'reason', '') or error})"
-        if why:
-            return self._relay(self._connect(raw), why)
-        if self._accept(context, hello):
-            self._serve_requests(b"")
+            reason = f"TLS with it failed ({getattr(error, 'reason', '') or error})"
+        if reason:
+            self._connect(exchange, request.raw)
+            return LeaveUnread(reason)
+        if not self._accept(context, hello):
+            return Close()
+        self._is_tunnel = True
+        return Restart()
 
-    def _find_trust(self, data: bytes, hello: Hello | None) -> Trust | str:
+    def _find_trust(self, data: bytes, hello: ClientHello | None) -> Trust | str:
         """Find whom a client that begins so would trust without us, or say why it cannot be read."""
         if not data.startswith(b"\x16"):
             return "it is not TLS"
@@ -467,7 +401,7 @@ class Connection:
             return "its first words are not understood"
         if hello.protocols and b"http/1.1" not in hello.protocols:
             return f"it speaks {'HTTP/2' if b'h2' in hello.protocols else 'another protocol'} only"
-        if (self._place, hello.print) in self._gateway.unreadable:
+        if (self._place, hello.fingerprint) in self._gateway.unreadable:
             return "the program does not accept the certificate"
         trust = self._gateway.clients.find_trust(self._pid, hello)
         if isinstance(trust, Trust) and trust.may_have_certificate and self._is_asking:
@@ -479,116 +413,42 @@ class Connection:
         """Whether the server asks its clients for a certificate; None if that is not known."""
         return self._gateway.certificate_requests.get(self._place)
 
-    def _encrypt(self, server: Source, trust: Trust, name: str) -> str:
+    def _encrypt(self, trust: Trust, name: str) -> str:
         """Begin TLS with the server, whose certificate must be in order; say why it must not be read, if so."""
         is_watched = trust.may_have_certificate and self._is_asking is None
         context = self._gateway.context_for(trust, is_watched=is_watched)
-        begin_s = time.perf_counter()
-        server.sock.settimeout(HANDSHAKE_TIMEOUT_S)
-        server.sock = context.wrap_socket(server.sock, server_hostname=name)
-        server.sock.settimeout(None)
+        begin_s, sock = time.perf_counter(), cast(socket.socket, self._relay.server)
+        sock.settimeout(HANDSHAKE_TIMEOUT_S)
+        server = context.wrap_socket(sock, server_hostname=name)
+        self._relay.server = server
+        server.settimeout(None)
         self._handshake_s += time.perf_counter() - begin_s
         if is_watched:
-            is_asked = getattr(server.sock, "is_asked", False)
+            is_asked = getattr(server, "is_asked", False)
             self._gateway.certificate_requests[self._place] = is_asked
             return _ASKS if is_asked else ""
         return ""
 
-    def _make_server_context(self, server: Source, name: str) -> ssl.SSLContext:
+    def _make_server_context(self, name: str) -> ssl.SSLContext:
         """Return what answers the program in the name of its server."""
-        certificate = cast(ssl.SSLSocket, server.sock).getpeercert(binary_form=True) or b""
+        server = cast(ssl.SSLSocket, self._relay.server)
+        pem = ssl.DER_cert_to_PEM_cert(server.getpeercert(binary_form=True) or b"")
         peers = self._gateway.settings.folder / "peers"
-        pem = ssl.DER_cert_to_PEM_cert(certificate)
         return self._gateway.authority.server_context(name, pem, peers)
 
-    def _accept(self, context: ssl.SSLContext, hello: Hello) -> bool:
-        """Begin TLS with the program in the name of its server; tell whether it accepts that."""
-        sock = self._client.sock
-        sock.settimeout(HANDSHAKE_TIMEOUT_S)
+    def _accept(self, context: ssl.SSLContext, hello: ClientHello) -> bool:
+        """Begin TLS with the program in the name of its server; return whether it accepts that."""
+        self._relay.client.settimeout(HANDSHAKE_TIMEOUT_S)
         try:
-            self._client.sock = context.wrap_socket(sock, server_side=True)
+            self._relay.encrypt_client(context)
         except OSError as error:
-            self._gateway.unreadable.add((self._place, hello.print))  # the next one passes
-            self._tell("the program did not accept the certificate", error)
+            self._gateway.unreadable.add((self._place, hello.fingerprint))  # the next one passes
+            self._record_tunnel("the program did not accept the certificate", error)
             return False
-        self._client.sock.settimeout(None)
+        self._relay.client.settimeout(None)
         return True
 
-    def _relay(self, server: Source, why: str, *, is_one_way: bool = False) -> None:
-        """Pass on unread what comes from either side, until both have ended; one way, what the server says alone."""
-        tunnel, client = self._tell(why), self._client
-        speaker, listener = client, server
-        try:
-            while True:
-                speaker = wait_for_either(client, server)
-                listener = server if speaker is client else client
-                if speaker is client and is_one_way:
-                    return
-                data = speaker.take_kept(FREE_QUANTUM_NBYTES)
-                if not data:
-                    break
-                listener.sock.sendall(data)
-                tunnel.nbytes_down += len(data) if speaker is server else 0
-            if isinstance(client.sock, ssl.SSLSocket) or isinstance(server.sock, ssl.SSLSocket):
-                return  # which has no end of one side alone
-            listener.sock.shutdown(socket.SHUT_WR)
-            while data := listener.take_kept(FREE_QUANTUM_NBYTES) or listener.sock.recv(
-                FREE_QUANTUM_NBYTES
-            ):
-                speaker.sock.sendall(data)
-                tunnel.nbytes_down += len(data) if listener is server else 0
-        finally:
-            tunnel.end_s = time.time()
-
-    def _serve_requests(self, raw: bytes) -> None:
-        """Serve the requests of a connection; `raw` is the head of the first, where that was read already."""
-        is_tunnel = self._server.source is not None
-        is_whole = True
-        while True:
-            if not raw:
-                server = self._server.source
-                if server is not None and wait_for_either(server, self._client) is server:
-                    # a server that closes, or says something unasked, has no answer to come: what it
-                    # says then would reach the program late, as the answer to its next request
-                    if self._is_new and (greeting := server.take_kept(FREE_QUANTUM_NBYTES)):
-                        self._client.sock.sendall(greeting)
-                        self._relay(server, "its server speaks first")
-                    return
-                pause_s = REQUEST_PAUSE_S if is_tunnel else None
-                raw, is_whole = self._client.read_request_head(pause_s)
-            if not raw:
-                return
-            try:
-                request = parse_request(raw if is_whole else b"")
-                if not is_tunnel:
-                    self._turn_to(request)
-            except BadHead as error:
-                if not is_tunnel:
-                    return self._refuse(str(error))
-                server = self._server.open()
-                server.sock.sendall(raw)
-                return self._relay(server, "it is not HTTP/1.1")
-            try:
-                if not self._serve_one(request):
-                    return
-            except OtherProtocol as other:
-                # what comes next from the program may be for another server
-                is_one_way = not (is_tunnel or other.is_agreed)
-                words = (
-                    "it changed to another protocol" if other.is_agreed else "it is not HTTP/1.1"
-                )
-                return self._relay(self._server.open(), words, is_one_way=is_one_way)
-            raw = b""
-
-    def _refuse(self, reason: str) -> None:
-        """Answer what is no request in a proxy's form: it is not known whose it is, and goes to no server."""
-        words = f"wire trace: {reason}\n".encode()
-        fields = b"Connection: close\r\nContent-Type: text/plain\r\nContent-Length: %d" % len(words)
-        self._client.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n%s\r\n\r\n%s" % (fields, words))
-        tunnel = self._tell("a request was refused, which is not HTTP/1.1")
-        tunnel.end_s = time.time()
-
-    def _turn_to(self, request: Head) -> None:
+    def _turn_to(self, exchange: RelayedExchange, request: Head) -> None:
         """Connect to the server that a request in a proxy's form names, unless it is that of the one before."""
         try:
             parts = urlsplit(request.first[1].decode("latin-1"))
@@ -597,45 +457,10 @@ class Connection:
             raise BadHead("no URL of a server") from error
         if parts.scheme != "http" or not place[0]:
             raise BadHead("no URL of a server")
-        if self._server.source is None or place != (self._host, self._port):
+        if self._relay.server is None or place != (self._host, self._port):
             self._scheme, self._is_new = "http", True
             self._host, self._port = place
-            self._connect()
-
-    def _serve_one(self, request: Head) -> bool:
-        """Serve one request and write its row; tell whether the connection goes on."""
-        emulation = self._gateway.emulation
-        row = self._open_row(request)
-        self._gateway.rows[id(row)] = row
-        try:
-            ends = self._client, self._server, self._pipe
-            met = emulation.admit(emulation.link, row.start_s)
-            if self._scheme == "https":
-                sent = request
-            elif self._login is not None:
-                sent = replace(request, raw=add_login(request.raw, self._login))
-            else:
-                sent = for_server(request)
-            return TracedExchange(*ends, sent, met, emulation.trace, row, self._window).serve()
-        finally:
-            self._gateway.end(row)
-
-    def _open_row(self, request: Head) -> TracedRequest:
-        """Begin the row of a request that has arrived."""
-        link = self._gateway.emulation.link
-        is_first, self._is_new = self._is_new, False
-        if is_first:
-            link.sleep_until(link.time.of(self._accepted_s) + link.profile.setup_s)
-        row = TracedRequest(link.time.now_s(), connection=self._number, is_first=is_first)
-        row.method, row.key = request.first[0].decode("ascii"), key_of(request.first[1])
-        row.range_start, row.range_nbytes = range_of(request, None)
-        row.is_listing = is_listing(request.first[1])
-        row.host, row.scheme = self._place, self._scheme
-        row.pid, row.process = self._pid, self._name
-        agent = _PRODUCT.search(request.fields.get(b"user-agent", b"").decode("latin-1"))
-        row.user_agent = agent[0] if agent else ""
-        row.handshake_s = max(self._handshake_s, link.profile.setup_s) if is_first else 0.0
-        return row
+            self._connect(exchange)
 
 
 def peek(client: socket.socket, server: socket.socket) -> bytes:
@@ -654,11 +479,11 @@ def peek(client: socket.socket, server: socket.socket) -> bytes:
 
 
 def can_answer(context: ssl.SSLContext, hello: bytes) -> bool:
-    """Tell whether TLS can go on after a hello, without saying a word to who sent it."""
-    heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
-    heard.write(hello)
+    """Return whether TLS can go on after a hello, without saying a word to who sent it."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    incoming.write(hello)
     try:
-        context.wrap_bio(heard, said, server_side=True).do_handshake()
+        context.wrap_bio(incoming, outgoing, server_side=True).do_handshake()
     except ssl.SSLWantReadError:
         return True
     except ssl.SSLError:
@@ -688,33 +513,48 @@ def add_login(head: bytes, login: bytes) -> bytes:
     return first + b"\r\n" + login + rest
 
 
-def for_server(request: Head) -> Head:
+def strip_proxy_form(request: Head) -> Head:
     r"""Return a request as its server would have got it with no proxy between: in a proxy's form none arrives.
 
     Examples
     --------
+    >>> from wire.bed.messages import parse_request
     >>> head = parse_request(b"GET http://host/b/a?x HTTP/1.1\r\nHost: host\r\nProxy-Connection: keep-alive\r\n\r\n")
-    >>> for_server(head).raw
+    >>> strip_proxy_form(head).raw
     b'GET /b/a?x HTTP/1.1\r\nHost: host\r\n\r\n'
     """
     method, target, version = request.first
-    found = _ADDRESS.match(target)
-    if found is None:
+    address = _ADDRESS.match(target)
+    if address is None:
         return request
     fields = _PROXY_FIELD.sub(b"", request.raw[len(b" ".join(request.first)) :])
-    path = b"/" + target[found.end() :].removeprefix(b"/")
+    path = b"/" + target[address.end() :].removeprefix(b"/")
     return replace(request, raw=b" ".join((method, path, version)) + fields)
 
 
-def accept_all(listener: socket.socket, gateway: Gateway) -> None:
-    """Serve each connection in a thread of its own."""
-    for number in count(1):
-        try:
-            sock, _ = listener.accept()
-            serve = Connection(gateway, sock, number).serve
-            threading.Thread(target=serve, daemon=True).start()
-        except (OSError, RuntimeError):  # no descriptor or thread is left: later there may be
-            time.sleep(BATCH_S)
+def find_location_host(response: Head) -> str:
+    r"""Return the host, with a port that it names, to which an answer leads; nothing if it names none.
+
+    Examples
+    --------
+    >>> head = parse_response(b"HTTP/1.1 302 Found\r\nLocation: https://u:p@b.example:8443/a?sig=x\r\n\r\n")
+    >>> find_location_host(head)
+    'b.example:8443'
+    """
+    location = response.fields.get(b"location", b"").decode("latin-1")
+    match = _LOCATION.match(location)
+    return match[1] if match else ""
+
+
+def read_head(sock: socket.socket) -> bytes:
+    """Read a head and nothing behind it: what comes next may be TLS."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n") and len(head) <= MAX_HEAD_NBYTES:
+        byte = sock.recv(1)
+        if not byte:
+            break
+        head += byte
+    return head
 
 
 def main(arguments: list[str]) -> None:
@@ -724,13 +564,13 @@ def main(arguments: list[str]) -> None:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     threading.stack_size(STACK_NBYTES)
-    commands, listener = Commands(int(arguments[0])), socket.socket(fileno=int(arguments[1]))
+    commands, listener = CommandPipe(int(arguments[0])), socket.socket(fileno=int(arguments[1]))
     settings: Settings = commands.recv()
     try:
         gateway = Gateway(settings)
     except OSError as error:
         return commands.send(describe_refusal(error))
-    threading.Thread(target=accept_all, args=(listener, gateway), daemon=True).start()
+    threading.Thread(target=accept_all, args=(listener, gateway.open_relay), daemon=True).start()
     with suppress(EOFError, OSError):  # a killed owner is no reason for the program to fail
         commands.send("")
         while not commands.poll(BATCH_S):

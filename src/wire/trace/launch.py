@@ -10,12 +10,13 @@ import resource
 import secrets
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from pathlib import Path
@@ -27,17 +28,26 @@ import psutil
 import wire
 from wire.bed.certificates import BUNDLE_VARIABLES
 from wire.bed.networks import Profile
-from wire.bed.process import listen
-from wire.errors import UserError, convert_system_error, describe_refusal, explain_system, show
+from wire.bed.relay import listen
+from wire.errors import (
+    UserError,
+    convert_system_error,
+    describe_refusal,
+    describe_system_error,
+    show,
+)
 from wire.trace import lines
 from wire.trace.gateway import Batch, Settings, find_processes
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
+from wire.trace.sockets import ConnectionLook, find_descendants
 from wire.trace.trust import FILE_NAMES, mark_of
 
 SAMPLE_S = 0.02
 """Seconds between samples of the program's processor seconds, which the system counts in hundredths."""
 
-LOOK_S = 0.25  # between looks at its processes and their connections
+LOOK_S = 0.25  # between looks at its processes
+GLANCE_S = 0.004  # between looks at their connections
+GLANCES_S = 0.05  # of a processor, which these looks may take besides
 BUSY = 0.02  # the most of a processor that looking may take
 STOP_TIMEOUT_S = 5.0
 _START = """
@@ -131,7 +141,7 @@ def _run(
                 output = subprocess.PIPE if digest else None
                 child = subprocess.Popen(command, env=env, stdout=output)
         except OSError as error:
-            problem = f"{show(command[0])}; {explain_system(error)}"
+            problem = f"{show(command[0])}; {describe_system_error(error)}"
             raise UserError("COMMAND", problem, "a program on PATH") from error
         pass_on(child.send_signal)
         watch = _Watch(child.pid, guard.port)
@@ -146,7 +156,7 @@ def _run(
     guard.finish()
     return Run(
         rows=guard.rows,
-        sites=lines.locate(guard.rows, samples),
+        sites=lines.locate(guard.rows, samples, watch.parents),
         wall_s=wall_s,
         begin_s=begin_s,
         exit_code=code if code >= 0 else 128 - code,
@@ -277,6 +287,11 @@ class _Guard:
             shutil.rmtree(self._settings.folder, ignore_errors=True)
             raise UserError("wire trace", refusal)
 
+    @property
+    def pid(self) -> int:
+        """The gateway's process."""
+        return self._process.pid
+
     def _read(self) -> None:
         """Gather what gateways see, to the end of the program."""
         while not self._is_over:
@@ -324,20 +339,27 @@ class _Guard:
 class _Watch:
     """Look at the processes of a program while it runs."""
 
-    def __init__(self, pid: int, port: int) -> None:
+    def __init__(self, pid: int, port: int, ignored_pids: Set[int] = frozenset()) -> None:
+        self._ignored_pids = ignored_pids  # such as the gateway's, where it is a child
         self.bypassed = list[Bypass]()
-        self._served_ports = set[int]()
-        self._port, self._root = port, psutil.Process(pid)
+        self.parents = dict[int, int]()  # by process, the one that started it
+        self._sockets, self._names = ConnectionLook(port), dict[int, str]()
+        self._root = psutil.Process(pid)
         self._used_s = dict[psutil.Process, float]()
         self._samples = list[tuple[float, float]]()
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=target, daemon=True)
+            for target in (self._watch, self._find_connections)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> list[tuple[float, float]]:
         """End, and return when how many processor seconds had been used."""
         self._over.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         return self._samples
 
     def find_bypassed(self, samples: Iterable[lines.ProcessSamples]) -> list[Bypass]:
@@ -347,16 +369,15 @@ class _Watch:
         """
         found = list(self.bypassed)
         processes = [*samples]
-        served = self._served_ports.union(*(process.served_ports for process in processes))
-        names = {process.pid: _name_of(process) for process in self._used_s}
+        served = self._sockets.served_ports.union(*(one.served_ports for one in processes))
         for process in processes:
             for _, _, host, port in process.connections:
                 if port in served and ipaddress.ip_address(host).is_loopback:
                     continue
-                name = names.get(process.pid) or "python"
-                bypass = Bypass(process.pid, name, f"{host}:{port}")
-                if bypass not in found:
-                    found.append(bypass)
+                name = self._names.get(process.pid, "python")
+                address = f"{host}:{port}"
+                if (process.pid, address) not in {(one.pid, one.address) for one in found}:
+                    found.append(Bypass(process.pid, name, address))
         return found
 
     def _watch(self) -> None:
@@ -364,7 +385,10 @@ class _Watch:
         while not self._over.wait(pause_s):
             began_s, used_s = time.perf_counter(), time.thread_time()
             if began_s >= look_s:
-                self._look()
+                with suppress(psutil.Error):
+                    for process in [self._root, *self._root.children(recursive=True)]:
+                        if process.pid not in self._ignored_pids:
+                            self._used_s.setdefault(process, 0.0)
                 look_s = began_s + max(LOOK_S, (time.thread_time() - used_s) / BUSY)
             used_s = time.thread_time()
             for process in self._used_s:
@@ -374,25 +398,70 @@ class _Watch:
             self._samples.append((time.time(), sum(self._used_s.values())))
             pause_s = max(SAMPLE_S, (time.thread_time() - used_s) / BUSY)
 
-    def _look(self) -> None:
-        """Find the processes of the program, and their connections that go past the gateway."""
-        with suppress(psutil.Error):
-            for process in [self._root, *self._root.children(recursive=True)]:
-                self._used_s.setdefault(process, 0.0)
-        found = []
-        for process in self._used_s:
-            with suppress(psutil.Error):
-                found += [(process, one) for one in process.net_connections("tcp")]
-        near = {one.laddr for _, one in found}
-        served = {one.laddr.port for _, one in found if one.status == psutil.CONN_LISTEN}
-        self._served_ports |= served
-        for process, one in found:
-            is_out = one.raddr and one.raddr not in near and one.laddr.port not in served
-            if is_out and one.raddr != ("127.0.0.1", self._port):
-                address = f"{one.raddr.ip}:{one.raddr.port}"
-                bypass = Bypass(process.pid, _name_of(process), address)
-                if bypass not in self.bypassed:
-                    self.bypassed.append(bypass)
+    def _find_connections(self) -> None:
+        """Find connections past the gateway while the program runs, short ones too."""
+        began_s, pause_s = time.monotonic(), 0.0
+        while not self._over.wait(pause_s):
+            before_s = time.thread_time()
+            with suppress(OSError, struct.error):
+                self._glance()
+            used_s, pause_s = time.thread_time(), GLANCE_S
+            if used_s > GLANCES_S + BUSY * (time.monotonic() - began_s):
+                pause_s = max(GLANCE_S, (used_s - before_s) / BUSY)
+
+    def _glance(self) -> None:
+        """Find the connections past the gateway that are new."""
+        known = [process.pid for process in list(self._used_s)]
+        pids = {*find_descendants(self._root.pid), *known} - self._ignored_pids
+        for pid in pids:
+            if name := read_name(pid):
+                self._names[pid] = name
+            if pid not in self.parents:
+                self.parents[pid] = read_parent(pid)
+        for pid, host, port in self._sockets.find_new(pids):
+            name, address = self._names.get(pid, ""), f"{host}:{port}"
+            if (pid, address) not in {(one.pid, one.address) for one in self.bypassed}:
+                self.bypassed.append(Bypass(pid, name, address, find_remedy(pid, name)))
+
+
+REMEDIES = {
+    "arrow": "Arrow's S3 client takes its proxy in code alone: give it"
+    " `filesystem=s3fs.S3FileSystem()`, or"
+    " `pyarrow.fs.S3FileSystem(proxy_options=os.environ['HTTPS_PROXY'])`",
+    "java": "Java reads no variable: run `sh -c 'JAVA_TOOL_OPTIONS=\"-Dhttp.proxyHost=127.0.0.1"
+    " -Dhttp.proxyPort=${HTTP_PROXY##*:} -Dhttps.proxyHost=127.0.0.1"
+    " -Dhttps.proxyPort=${HTTP_PROXY##*:}\" java …'`, whose trust store has to hold the"
+    " certificates of $SSL_CERT_FILE for https to be read",
+    "node": "Node.js takes proxies from 22.21 and 24.5 on: set NODE_USE_ENV_PROXY=1 and"
+    " NODE_EXTRA_CA_CERTS=$SSL_CERT_FILE for it",
+}
+"""What has a program's connections go through the gateway, by what opens them."""
+
+
+def read_name(pid: int) -> str:
+    """Read the name of a process; nothing where it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
+def read_parent(pid: int) -> int:
+    """Read which process started one; 0 where it has ended."""
+    with suppress(OSError, IndexError, ValueError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def find_remedy(pid: int, name: str) -> str:
+    """Find what would have the connections of a process go through the gateway; "" if not known."""
+    for program in ("java", "node"):
+        with suppress(OSError):
+            if Path(os.readlink(f"/proc/{pid}/exe")).name.startswith(program):
+                return REMEDIES[program]
+    with suppress(OSError):
+        if "libarrow.so" in Path(f"/proc/{pid}/maps").read_text():
+            return REMEDIES["arrow"]
+    return REMEDIES.get(name, "")
 
 
 def _name_of(process: psutil.Process) -> str:

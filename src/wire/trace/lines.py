@@ -15,7 +15,7 @@ import os
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,12 +24,13 @@ from typing import Any
 from wire.bed.messages import key_of
 from wire.trace.rows import CallSite, TracedRequest
 
-__all__ = ["CallSite", "ProcessSamples", "locate", "read_samples"]
+__all__ = ["CallSite", "ProcessSamples", "find_sites", "locate", "read_samples"]
 
 SLACK_S = 0.02
 """How much later than its request a note may be written: between two clocks and two processes."""
 
-NOTE_S = 60.0  # how long before it reaches the gateway a request may have been made
+NOTE_S = 10.0  # how long before it reaches the gateway a request may have been made
+FRESH_S = 1.0  # up to which a note is that of the request; an older one may be of another
 LEAST_SHARE = 0.5  # of a request, during which a thread is at a line that is certain
 
 _CALLEE = re.compile(r"(?:await\s+|return\s+|yield\s+from\s+|yield\s+)*([A-Za-z_][\w.]*)\s*(?=\()")
@@ -55,13 +56,37 @@ _WAITING = frozenset(
 """Modules in which a thread waits for others, or for nothing: it makes no request by them."""
 
 
+_SECRET = re.compile(
+    r"""(["']?\b\w*(?:secret|token|passw|credential|signature|auth|sas|sid|key)\w*["']?"""
+    r"""\s*[=:,(]\s*[rbuf]{0,2})(["'])(?:(?!\2).)*(?:\2|$)""",
+    re.IGNORECASE,
+)
+
+
+def redact_source(source: str) -> str:
+    """Return a line of source without text that is a credential by the name before it.
+
+    Examples
+    --------
+    >>> redact_source("fs = S3FileSystem(key='AKIA1', secret='x1', anon=False)")
+    "fs = S3FileSystem(key='***', secret='***', anon=False)"
+    """
+    return _SECRET.sub(r"\1\2***\2", source)
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """Hold a line as a process wrote it down, and what kind of call it waits in."""
 
-    place: CallSite
+    place: CallSite | None  # None where only the task is known
+    task: str  # name of what a thread runs, such as a key of Dask's; "" where it has none
     is_waiting: bool  # for another thread or process, or for a while
     is_library: bool  # whether a call of another library is known
+
+    def about(self) -> Site:
+        """Return the same line, as one that is uncertain."""
+        place = self.place and replace(self.place, is_certain=False)
+        return replace(self, place=place)
 
 
 @dataclass(slots=True)
@@ -151,6 +176,8 @@ def _take(process: ProcessSamples, word: str, rest: str) -> None:
 
 def _make_site(record: dict[str, Any], folder: str) -> Site:
     """Make a line of its record, with its source and the library's function that it calls."""
+    if "file" not in record:
+        return Site(None, record["task"], is_waiting=False, is_library=True)
     path = os.path.join(folder, record["file"]) if record["file"][:1] != "<" else record["file"]
     number, cell = int(record["line"]), record.get("cell")
     source = record.get("source", "") or linecache.getline(path, number).strip()
@@ -164,12 +191,13 @@ def _make_site(record: dict[str, Any], folder: str) -> Site:
         file=f"In [{cell}]" if cell else _shorten(path),
         line=number,
         function=record["function"],
-        source=source,
+        source=redact_source(source),
         library_call=call,
         is_certain=True,
     )
     is_waiting = call.partition(".")[0] in _WAITING
-    return Site(place, is_waiting, bool(call) and not is_standard and not is_waiting)
+    is_library = bool(call) and not is_standard and not is_waiting
+    return Site(place, record.get("task", ""), is_waiting, is_library)
 
 
 def _find_callee(record: dict[str, Any], path: str) -> str:
@@ -197,19 +225,25 @@ def _shorten(path: str) -> str:
 class Locator:
     """Find lines in what the processes of a program wrote down."""
 
-    def __init__(self, samples: dict[int, ProcessSamples]) -> None:
-        self._samples = samples
+    def __init__(
+        self, samples: dict[int, ProcessSamples], parents: Mapping[int, int] | None = None
+    ) -> None:
+        self._samples, self._parents = samples, parents or {}
 
-    def find(self, row: TracedRequest) -> CallSite | None:
+    def find(self, row: TracedRequest) -> Site | None:
         """Find the line that a request is made for; None where nothing tells."""
         samples = self._samples.get(row.pid)
-        if samples is not None and (
-            place := self._find_noted(samples, row) or self._find_sampled(samples, row)
-        ):
-            return place
-        return self._find_in_parents(row)
+        site = None
+        if samples is not None:
+            site = self._find_noted(samples, row) or self._find_sampled(samples, row)
+        if site is None or site.place is None:
+            outer = self._find_in_parents(row)
+            if site is None or outer is None:
+                return site or outer
+            return replace(site, place=outer.place)
+        return site
 
-    def _find_noted(self, samples: ProcessSamples, row: TracedRequest) -> CallSite | None:
+    def _find_noted(self, samples: ProcessSamples, row: TracedRequest) -> Site | None:
         """Find the line that was written down when the request was made."""
         notes = samples.requests.get((row.method, row.key), [])
         times = [moment for moment, _ in notes]
@@ -219,12 +253,11 @@ class Locator:
             return None
         numbers = {notes[n][1] for n in recent}
         is_one = len(numbers) == 1 or times[recent[-1]] - times[recent[-2]] > SLACK_S
+        is_one = is_one and row.start_s - times[recent[-1]] <= FRESH_S
         site = samples.sites.get(notes.pop(recent[-1])[1])
-        if site is None:
-            return None
-        return site.place if is_one else replace(site.place, is_certain=False)
+        return site if site is None or is_one else site.about()
 
-    def _find_sampled(self, samples: ProcessSamples, row: TracedRequest) -> CallSite | None:
+    def _find_sampled(self, samples: ProcessSamples, row: TracedRequest) -> Site | None:
         """Find the line at which a thread was while the request went on."""
         begin_s = row.start_s
         end_s = max(row.end_s or row.first_byte_s, begin_s + 1e-4)
@@ -253,7 +286,8 @@ class Locator:
             return None
         number = max(chosen, key=lambda n: chosen[n])
         site = samples.sites[number]
-        lines = {(samples.sites[n].place.file, samples.sites[n].place.line) for n in chosen}
+        places = [samples.sites[n].place for n in chosen]
+        lines = {(place.file, place.line) if place else None for place in places}
         unseen_s = sum(
             max(0.0, min(end_s, b) - max(begin_s, a))
             for a, b in samples.gaps
@@ -265,30 +299,29 @@ class Locator:
             and (site.is_library or len(candidates) == 1)
             and unseen_s < LEAST_SHARE * (end_s - begin_s)
         )
-        return site.place if is_certain else replace(site.place, is_certain=False)
+        return site if is_certain else site.about()
 
-    def _find_in_parents(self, row: TracedRequest) -> CallSite | None:
+    def _find_in_parents(self, row: TracedRequest) -> Site | None:
         """Find the line of the process that waits for the one that asked."""
         pid, seen = row.pid, {row.pid}
-        parents = list(getattr(row, "parent_pids", ()))
         while True:
             for process in self._samples.values():
                 if pid in process.children and process.pid not in seen:
                     number = process.children[pid][1]
-                    if number in process.sites:
-                        return process.sites[number].place
+                    if number in process.sites and process.sites[number].place:
+                        return process.sites[number]
                     parent = process.pid
                     break
             else:
                 known = self._samples.get(pid)
-                parent = known.parent_pid if known else (parents.pop(0) if parents else 0)
+                parent = known.parent_pid if known else self._parents.get(pid, 0)
             if not parent or parent in seen:
                 return None
             seen.add(parent)
             if parent in self._samples:
-                place = self._find_sampled(self._samples[parent], row)
-                if place is not None:
-                    return replace(place, is_certain=False)
+                site = self._find_sampled(self._samples[parent], row)
+                if site is not None:
+                    return site.about()
             pid = parent
 
 
@@ -306,7 +339,9 @@ def _find_shares(
 
 
 def locate(
-    rows: Iterable[TracedRequest], samples: dict[int, ProcessSamples]
+    rows: Iterable[TracedRequest],
+    samples: dict[int, ProcessSamples],
+    parents: Mapping[int, int] | None = None,
 ) -> list[CallSite | None]:
     """Find the line of the program that each request is made for.
 
@@ -316,16 +351,27 @@ def locate(
         What was seen of the program's requests.
     samples : dict of int to ProcessSamples
         What its processes wrote down, as `read_samples` returns it.
+    parents : mapping of int to int, optional
+        Of processes that wrote nothing down, the process that started each.
 
     Returns
     -------
     list of CallSite or None
         A line for each request, in the order of the rows; None where nothing tells.
     """
+    return [site.place if site else None for site in find_sites(rows, samples, parents)]
+
+
+def find_sites(
+    rows: Iterable[TracedRequest],
+    samples: dict[int, ProcessSamples],
+    parents: Mapping[int, int] | None = None,
+) -> list[Site | None]:
+    """Find line and task of each request, in the order of the rows; the parameters are `locate`'s."""
     rows = list(rows)
-    locator = Locator(samples)
-    places: list[CallSite | None] = [None] * len(rows)
+    locator = Locator(samples, parents)
+    sites: list[Site | None] = [None] * len(rows)
     for n in sorted(range(len(rows)), key=lambda n: rows[n].start_s):
         with suppress(ArithmeticError, LookupError, ValueError):
-            places[n] = locator.find(rows[n])
-    return places
+            sites[n] = locator.find(rows[n])
+    return sites

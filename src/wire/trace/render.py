@@ -1,18 +1,15 @@
-"""A report as one screen, and as a page with a waterfall."""
+"""A report as one screen."""
 
 from __future__ import annotations
 
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from html import escape
-from http import HTTPStatus
 
-from wire.errors import cut, printable, write_bytes
-from wire.trace.analysis import kind_of
-from wire.trace.findings import N_PRINTED
+from wire.errors import cut, format_size, printable
+from wire.trace.causes.results import describe_status
+from wire.trace.findings import N_PRINTED, format_seconds
 from wire.trace.report import Finding, Report
-from wire.trace.rows import Run, TracedRequest
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
 _TIME = {
@@ -20,6 +17,8 @@ _TIME = {
     "bodies": "receiving", "client": "the client cannot keep up", "processor": "CPU",
     "idle": "idle",
 }  # fmt: skip
+_INDENT = " " * 10
+_WORTH_A_LINE = 0.05  # share of the time
 _LIMIT = 0.5  # share of a processor from which on the gateway may be what is waited for
 
 
@@ -29,44 +28,90 @@ def render(report: Report, command: Sequence[str]) -> Iterator[str]:
 
 
 def _render(report: Report, command: Sequence[str]) -> Iterator[str]:
+    yield report.verdict
+    if not report.n_requests:
+        yield from (f"not seen: {place}" for place in report.not_seen)
+        return
     yield from _summarise(report)
-    for number, one in enumerate(report.findings[:N_PRINTED], 1):
-        yield f"{number}  {one.title}: {one.evidence}"
-        yield f"     {one.line}"
-        if gain := _gain(one, report):
-            yield f"     {gain}"
-        if one.setting:
-            yield f"     wire trace --try {one.setting} -- {shlex.join(command)}   measures it"
-        yield f"     {BOOK}{one.see}"
-    if report.n_requests and not report.findings and not report.notes:
-        yield "no known cause that is worth a change"
+    yield from _list_phases(report, command)
     yield from report.notes
-    yield from (f"not seen: {one}" for one in report.not_seen)
+    yield from (f"not seen: {place}" for place in report.not_seen)
+
+
+def _list_phases(report: Report, command: Sequence[str]) -> Iterator[str]:
+    """Write where a program waited, with the causes that are worth a change, the most serious first."""
+    printed = report.findings[:N_PRINTED]
+    # the phase of the most serious cause comes first, then those without one by their time
+    numbers = list(dict.fromkeys(finding.phase for finding in printed))
+    longest = [number for number in range(len(report.phases)) if number not in numbers]
+    wall_s = report.reading_s
+    for number in numbers:
+        yield _name_phase(report, number)
+        for finding in printed:
+            if finding.phase == number:
+                yield from _describe_finding(finding, report, command)
+    for number in longest[: N_PRINTED - len(numbers)]:
+        if report.phases[number].waited_s >= _WORTH_A_LINE * wall_s:
+            yield f"{_name_phase(report, number)}: nothing known to change"
+    busy_s = sum(report.time_s.get(part, 0.0) for part in ("start", "processor"))
+    if busy_s >= _WORTH_A_LINE * wall_s:
+        yield f"{_align(busy_s)}  start-up and CPU"
+
+
+def _name_phase(report: Report, number: int) -> str:
+    """Write a phase: its seconds, its line in the program, and its requests."""
+    if not 0 <= number < len(report.phases):
+        return f"{_align(report.reading_s)}  the whole program"
+    phase = report.phases[number]
+    requests = f"{phase.n_requests:,} requests"
+    if phase.code_line is None:
+        client = f" of {phase.client}" if phase.client else ""
+        return f"{_align(phase.waited_s)}  {requests}{client}"
+    source = f"  {cut(phase.code_line.source)}" if phase.code_line.source else ""
+    return f"{_align(phase.waited_s)}  {phase.code_line.label}{source}  ({requests})"
+
+
+def _align(seconds: float) -> str:
+    return f"{format_seconds(seconds):>8}"
+
+
+def _describe_finding(finding: Finding, report: Report, command: Sequence[str]) -> Iterator[str]:
+    """Write a cause: what was seen of it, what to write instead, what that gains, and how to try it."""
+    yield f"{_INDENT}{finding.title}: {finding.evidence}"
+    for mark, line in zip(("->", *["  "] * 99), finding.line.splitlines(), strict=False):
+        yield f"{_INDENT}{mark} {line}"
+    if gain := describe_gain(finding, report):
+        yield f"{_INDENT}   {gain}"
+    if finding.setting and command:
+        yield (
+            f"{_INDENT}-> wire trace --try {finding.setting} {shlex.join(command)}   measures it"
+        )
+    yield f"{_INDENT}   {BOOK}{finding.see}"
 
 
 def _summarise(report: Report) -> Iterator[str]:
-    """Say what was asked for and what it took, without causes."""
+    """Write what was asked for and what it took, without causes."""
     if report.gateway_share > _LIMIT:
         yield f"the gateway used a CPU for {_percent(report.gateway_share)} of the time: it may be the limit"
     if not report.n_requests:
         yield f"no request was seen in {_seconds(report.wall_s)}, exit code {report.exit_code}"
         return
     n_hosts = f"{len(report.hosts)} hosts" if len(report.hosts) > 1 else cut(report.hosts[0])
-    sent = f"; {write_bytes(report.sent_nbytes)} sent" if report.sent_nbytes else ""
+    sent = f"; {format_size(report.sent_nbytes)} sent" if report.sent_nbytes else ""
+    counts = (
+        f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)},"
+        f" {report.n_waits:,} of them one after the other"
+    )
     if not report.time_s:  # which takes longer than a count
-        yield (
-            f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)};"
-            f" {report.n_waits:,} waits one after the other; {write_bytes(report.moved_nbytes)} moved{sent}"
-        )
+        yield f"{counts}; {format_size(report.moved_nbytes)} moved{sent}"
         return
     yield (
-        f"{report.n_requests:,} requests to {n_hosts} in {_seconds(report.wall_s)};"
-        f" {report.n_waits:,} waits one after the other; at most {report.n_in_flight} concurrent;"
-        f" {write_bytes(report.moved_nbytes)} moved, {write_bytes(report.unique_nbytes)} of it once{sent}"
+        f"{counts}, at most {report.n_in_flight} concurrent;"
+        f" {format_size(report.moved_nbytes)} moved, {format_size(report.unique_nbytes)} of it once{sent}"
     )
     shares = [f"{share} {_TIME[what]}" for what, share in _shares(report).items() if share != "0 %"]
     yield f"  time: {', '.join(shares)}; gateway {_percent(report.gateway_share)}"
-    yield f"  asked: {', '.join(f'{n:,} {kind}' for kind, n in report.kinds.items())}"
+    yield f"  requests: {', '.join(f'{n:,} {kind}' for kind, n in report.kinds.items())}"
     if report.refused:
         yield f"  failed: {', '.join(_refusals(report))}"
     median_s, p95_s = report.first_byte_s
@@ -79,11 +124,7 @@ def _summarise(report: Report) -> Iterator[str]:
 def _refusals(report: Report) -> Iterator[str]:
     """Name the answers that were none, as the standard does."""
     for status, number in report.refused.items():
-        try:
-            phrase = f"{status} {HTTPStatus(status).phrase}"
-        except ValueError:
-            phrase = f"status {status}" if status else "no answer"
-        yield f"{number:,} of {report.n_requests:,} {phrase}"
+        yield f"{number:,} of {report.n_requests:,} {describe_status(status)}"
 
 
 def _shares(report: Report) -> dict[str, str]:
@@ -96,16 +137,26 @@ def _shares(report: Report) -> dict[str, str]:
     return {what: f"{floors[what] + (what in up)} %" for what in exact}
 
 
-def _gain(one: Finding, report: Report) -> str:
-    if not one.gain:
+def describe_gain(finding: Finding, report: Report) -> str:
+    """Describe what a change gains: of the phase where that is not the whole, and of the program."""
+    if not finding.gain:
         return ""
-    times = f"{_seconds(one.seconds)} instead of {_seconds(report.predicted_s)}"
-    if not one.is_bound:
-        return f"predicted {one.gain:.2g}x faster: {times}"
-    low, high = f"{one.least_gain:.2g}", f"{one.gain:.2g}"
-    if not one.least_gain or low == high:
-        return f"{'predicted' if one.least_gain else 'at most'} {high}x faster: {times}"
-    return f"predicted {low}x to {high}x faster, for the trace does not show the bandwidth: {times} at best"
+    times = f"{_seconds(finding.seconds)} instead of {_seconds(report.predicted_s)}"
+    low, high = f"{finding.least_gain:.2g}", f"{finding.gain:.2g}"
+    if not finding.is_bound or (finding.least_gain and low == high):
+        gain = f"predicted {high}x faster: {times}"
+    elif not finding.least_gain:
+        gain = f"at most {high}x faster: {times}"
+    else:
+        gain = (
+            f"predicted {low}x to {high}x faster, for the trace does not show enough"
+            f" for one number: {times} at best"
+        )
+    phase_high = f"{finding.phase_gain:.2g}"
+    if finding.phase < 0 or phase_high == high:
+        return gain
+    most = "up to " if finding.is_bound else ""
+    return f"{gain} ({most}{phase_high}x for these requests alone)"
 
 
 def _seconds(seconds: float) -> str:
@@ -114,84 +165,3 @@ def _seconds(seconds: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"
-
-
-# Those of the book's palette, which needs matplotlib: one a kind of object.
-_COLOURS = {
-    "metadata": "#953a7e", "manifest": "#953a7e", "listing": "#5b3fa0",
-    "HEAD": "#b34700", "probe": "#841900", "credentials": "#841900", "write": "#8a6000",
-    "chunk": "#0073b1", "range": "#0073b1", "object": "#0073b1",
-}  # fmt: skip
-_WIDTH, _ROW, _MOST_HEIGHT, _LEAST_HEIGHT = 10_000, 10, 720, 160
-_MOST_BARS = 5000
-_STYLE = """
-body{font:16px/1.45 system-ui,sans-serif;color:#333;background:#fff;margin:0 auto;max-width:75rem;padding:1rem;box-sizing:border-box}
-h1{font-size:1.25rem;overflow-wrap:anywhere}h2{font-size:1rem;margin:1.5rem 0 .3rem}p{margin:.3rem 0;overflow-wrap:anywhere}
-svg{display:block;width:100%;border:1px solid #999;box-sizing:border-box}
-.axis{display:flex;justify-content:space-between;font-size:.8rem;color:#555}
-.key{display:flex;flex-wrap:wrap;gap:.2rem 1rem;list-style:none;padding:0;margin:.4rem 0;font-size:.9rem}
-.key i{display:inline-block;width:.8em;height:.8em;margin-right:.35em;border:1px solid #555}
-li{margin:.6rem 0}code{font-size:.85rem;overflow-wrap:anywhere}
-"""
-
-
-def write_html(run: Run, report: Report, command: Sequence[str]) -> str:
-    """Write a page that needs nothing else: when each request waited and received, and what to change."""
-    rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
-    step = math.ceil(len(rows) / _MOST_BARS) or 1
-    of_many = f" One of each {step} is shown." if step > 1 else ""
-    rows = rows[::step]
-    title = f"What {cut(shlex.join(command))} waited for"
-    lines = [*_summarise(report), *(f"not seen: {one}" for one in report.not_seen)]
-    causes = "".join(
-        f"<li><b>{_safe(one.title)}</b>: {_safe(one.evidence)}.<br><code>{_safe(one.line)}</code><br>"
-        f'{_safe(_gain(one, report))} <a href="{BOOK}{one.see}">more</a></li>'
-        for one in report.findings[:N_PRINTED]
-    )
-    begin_s = run.begin_s + report.time_s.get("start", 0.0)
-    until_s = max([run.begin_s + run.wall_s, *(row.end_s for row in rows)])
-    ticks = (begin_s - run.begin_s + part * (until_s - begin_s) / 4 for part in range(5))
-    axis = "".join(f"<span>{second:.1f} s</span>" for second in ticks)
-    height = min(_MOST_HEIGHT, max(_LEAST_HEIGHT, 8 * len(rows)))
-    key = "".join(
-        f'<li><i style="background:{_COLOURS[kind]}"></i>{kind}</li>' for kind in report.kinds
-    )
-    body = [
-        f"<h1>{_safe(title)}</h1>",
-        *(f"<p>{_safe(line.strip())}</p>" for line in lines),
-        "<h2>Each request from top to bottom, in the order in which they began</h2>",
-        "<p>Pale while it waits for its first byte, full while it receives.",
-        f"A staircase is a chain: each step waited for the one before. A wall is many concurrent requests.{of_many}</p>",
-        f'<svg role="img" aria-label="requests over time" style="height:{height}px"',
-        f' viewBox="0 0 {_WIDTH} {_ROW * max(len(rows), 1)}" preserveAspectRatio="none">',
-        *_bars(rows, begin_s, until_s),
-        "</svg>",
-        f'<div class="axis">{axis}</div>',
-        f'<ul class="key">{key}</ul>',
-        f"<h2>What to change</h2><ol>{causes or 'No known cause that is worth it.'}</ol>",
-    ]
-    head = (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{_safe(title)}</title><style>{_STYLE}</style>"
-    )
-    return f"{head}<body>{chr(10).join(body)}</body></html>"
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text))
-
-
-def _bars(rows: Sequence[TracedRequest], begin_s: float, until_s: float) -> Iterator[str]:
-    """Draw each request: its wait pale, its body full, at least as wide as one can see."""
-    scale = _WIDTH / max(until_s - begin_s, 1e-9)
-    for number, row in enumerate(rows):
-        first_s = row.first_byte_s or row.end_s
-        x, wait = scale * (row.start_s - begin_s), scale * (first_s - row.start_s)
-        body, y, tall = max(scale * (row.end_s - first_s), 12.0), _ROW * number, _ROW - 1
-        told = f"{row.method} {cut(row.key)}, {row.status}, {write_bytes(row.nbytes)}, {1000 * (row.end_s - row.start_s):.0f} ms"
-        yield (
-            f'<g fill="{_COLOURS[kind_of(row)]}"><title>{_safe(told)}</title>'
-            f'<path fill-opacity=".35" d="M{x:.0f} {y}h{wait:.0f}v{tall}h-{wait:.0f}z"/>'
-            f'<path d="M{x + wait:.0f} {y}h{body:.0f}v{tall}h-{body:.0f}z"/></g>'
-        )

@@ -2,56 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
+
+from wire.trace.rows import CallSite
 
 VERSION = 2
 """Of the form of `Report.to_json`: a field that is added leaves it, one that goes or changes raises it."""
-
-
-class Site(Protocol):
-    """A line of a program from which a request came."""
-
-    @property
-    def file(self) -> str:
-        """Path of the file, or the name of a notebook's cell."""
-
-    @property
-    def line(self) -> int:
-        """Number of the line, from 1."""
-
-    @property
-    def function(self) -> str:
-        """Name of the function that the line is in."""
-
-    @property
-    def source(self) -> str:
-        """Text of the line."""
-
-    @property
-    def library_call(self) -> str:
-        """Name of the library's function that the line calls, `xarray.open_zarr`."""
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether no other line may have asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class CodeLine:
-    """Name a line of the user's program."""
-
-    file: str
-    line: int
-    function: str = ""
-    source: str = ""  # its text
-    library_call: str = ""  # the function of a library that it calls, `xarray.open_zarr`
-    is_certain: bool = True  # whether no other line may have asked
-
-    @property
-    def label(self) -> str:
-        """Return `file:line`, with *about* where another line may have asked."""
-        return f"{'' if self.is_certain else 'about '}{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +31,15 @@ class Finding:
     phase: int = -1  # place in `Report.phases`; -1 for a cause of the whole run
     phase_gain: float = 0.0  # of the phase alone, times as fast
     phase_least_gain: float = 0.0
+    # places of its requests among those of the run that ended, in the order in which they began; JSON has none
+    rows: Sequence[int] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseReport:
     """Hold what one line of the program, or requests of which no line is known, waited for."""
 
-    code_line: CodeLine | None  # nothing where it is not known
+    code_line: CallSite | None  # nothing where it is not known
     client: str  # `s3fs`, or nothing where it does not name itself
     n_requests: int
     n_waits: int  # requests in the longest chain, each begun after the one before had ended
@@ -131,6 +91,8 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON has it: the same names, and `refused` as a list."""
         table = asdict(self)
+        for finding in table["findings"]:
+            del finding["rows"]
         table["refused"] = [
             {"status": status, "count": count} for status, count in self.refused.items()
         ]

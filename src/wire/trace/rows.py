@@ -47,6 +47,9 @@ class TracedRequest(RequestRow):
     handshake_s: float = 0.0  # set-up of the connection to the store, of the first request on it
     client_blocked_s: float = 0.0  # of the body: waiting for the program to take them
     is_listing: bool = False  # whether its query asks for names of objects
+    location_host: str = (
+        ""  # of a redirect: the host that it leads to, and nothing of its path or query
+    )
 
 
 @dataclass(slots=True)
@@ -67,6 +70,7 @@ class Bypass:
     pid: int
     name: str  # of the process
     address: str  # host:port
+    remedy: str = ""  # what has it go through the gateway, where that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,17 @@ class CallSite:
     source: str  # the line, stripped; "" where it cannot be read
     library_call: str  # dotted name of the function just below the user's line; "" where none
     is_certain: bool  # an uncertain one is printed with "about"
+
+    @property
+    def label(self) -> str:
+        """Name the line as `file:line`.
+
+        Examples
+        --------
+        >>> CallSite("my.py", 14, "<module>", "", "", False).label
+        'about my.py:14'
+        """
+        return f"{'' if self.is_certain else 'about '}{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +113,21 @@ class Run:
     remarks: Sequence[str] = ()
     # the line of the program that each row is for, in their order; None where nothing tells
     sites: Sequence[CallSite | None] = ()
+
+    @property
+    def unseen(self) -> list[str]:
+        """Name with whom the program exchanged what no row has; metadata services need no row."""
+        unread = [tunnel.host for tunnel in self.unread if tunnel.nbytes_down]
+        past = [
+            bypass.address
+            for bypass in self.bypassed
+            if not bypass.address.startswith(METADATA_SERVICES)
+        ]
+        has_ended = any("gateway ended" in line for line in self.remarks)
+        ended = ["what came after the gateway had ended"] * has_ended
+        return [*dict.fromkeys([*unread, *past, *ended])]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that the program exchanged is in the rows."""
+        return not self.unseen

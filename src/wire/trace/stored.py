@@ -13,14 +13,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
-from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_type_hints
-from urllib.parse import quote
 
 from wire.deadline import deadline
 from wire.errors import (
+    UserError,
     convert_validation_error,
     cut,
     find_command_secrets,
@@ -31,14 +30,14 @@ from wire.errors import (
     show,
 )
 from wire.files import replace_file
-from wire.trace.analysis import kind_of
-from wire.trace.rows import Run, TracedRequest
+from wire.trace.har import ArchiveReader, list_sites, number_sites, write_har
+from wire.trace.rows import CallSite, Run, TracedRequest
 from wire.untrusted import UntrustedFolder
 
-FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
-MAX_ARCHIVED = 30_000
-"""Requests in the HTTP archive, the first of them: a browser opens no more, and the table has all."""
+VERSION = 2
+"""Of the form of `trace.json`: a field that is added leaves it, one that goes or changes raises it."""
 
+FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
 MAX_ROWS = 300_000
 """Requests of a stored trace that is read."""
 
@@ -48,7 +47,8 @@ READ_S, REPORT_S = 5.5, 4.0
 _MAX_SAMPLES = 50_000  # of processor seconds, written and read
 _TABLE_NBYTES, _RUN_NBYTES = 150_000_000, 20_000_000
 _LAST_S, _MOST = 1e11, 2**53  # of a moment since 1970, and of a number of bytes
-_COLUMNS = [one.name for one in fields(TracedRequest) if one.name not in ("tag", "worker")]
+_COLUMNS = [column.name for column in fields(TracedRequest) if column.name not in ("tag", "worker")]
+_SITE = "site"  # column of the table: the place of a request's line in the list of `trace.json`
 
 
 def redact_run(run: Run, command: Sequence[str]) -> tuple[Run, list[str]]:
@@ -90,20 +90,33 @@ def redact_run(run: Run, command: Sequence[str]) -> tuple[Run, list[str]]:
     def clean_text(text: str) -> str:
         return _flatten(redact_tree(text, secrets))
 
+    clean_sites = {site: _redact_site(site, clean_text) for site in list_sites(run)}
     clean_run = replace(
         run,
         rows=rows,
+        sites=[None if site is None else clean_sites[site] for site in run.sites],
         bypassed=[
-            replace(one, name=clean_text(one.name), address=clean_text(one.address))
-            for one in run.bypassed
+            replace(bypass, name=clean_text(bypass.name), address=clean_text(bypass.address))
+            for bypass in run.bypassed
         ],
         unread=[
-            replace(one, host=clean_text(one.host), reason=clean_text(one.reason))
-            for one in run.unread
+            replace(tunnel, host=clean_text(tunnel.host), reason=clean_text(tunnel.reason))
+            for tunnel in run.unread
         ],
-        remarks=[clean_text(one) for one in run.remarks],
+        remarks=[clean_text(remark) for remark in run.remarks],
     )
     return clean_run, words
+
+
+def _redact_site(site: CallSite, clean_text: Callable[[str], str]) -> CallSite:
+    """Black out credentials in a line of the program, whose source may hold any."""
+    return replace(
+        site,
+        file=clean_text(site.file),
+        function=clean_text(site.function),
+        source=clean_text(site.source),
+        library_call=clean_text(site.library_call),
+    )
 
 
 def _flatten(text: str) -> str:
@@ -129,9 +142,9 @@ def write_trace(folder: Path, run: Run, command: Sequence[str]) -> None:
     The run and the command are those of `redact_run`. The folder and the files are for their owner alone.
     """
     with _private(folder):
-        replace_file(folder / "trace.csv", write_csv(run.rows))
+        replace_file(folder / "trace.csv", write_csv(run))
         replace_file(folder / "trace.json", write_run(run, command))
-        replace_file(folder / "trace.har", write_har(run, command))
+        replace_file(folder / "trace.har", write_har(run, command, describe_run(run)))
 
 
 def write_page(folder: Path, text: str) -> None:
@@ -154,71 +167,34 @@ def _private(folder: Path) -> Iterator[None]:
         os.umask(before)
 
 
-def write_csv(rows: Sequence[TracedRequest]) -> str:
-    """Write a row a request."""
+def write_csv(run: Run) -> str:
+    """Write a row a request, with the number of its line in the program where that is known."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    writer.writerows(map(attrgetter(*_COLUMNS), rows))
+    if not run.sites:
+        writer.writerow(_COLUMNS)
+        writer.writerows(map(attrgetter(*_COLUMNS), run.rows))
+        return file.getvalue()
+    writer.writerow([*_COLUMNS, _SITE])
+    values = map(attrgetter(*_COLUMNS), run.rows)
+    writer.writerows((*row, site) for row, site in zip(values, number_sites(run), strict=True))
     return file.getvalue()
 
 
 def write_run(run: Run, command: Sequence[str]) -> str:
     """Write what is known of a run besides its requests."""
+    return json.dumps({"version": VERSION, "command": shlex.join(command), **describe_run(run)})
+
+
+def describe_run(run: Run) -> dict[str, Any]:
+    """Describe a run without its requests, and list the lines of the program that these are for."""
     step = math.ceil(len(run.processor_s) / _MAX_SAMPLES) or 1
     samples = [*run.processor_s[::step]]
     if run.processor_s and samples[-1] != run.processor_s[-1]:
         samples[-1] = run.processor_s[-1]
-    told = asdict(replace(run, rows=(), processor_s=samples))
-    del told["rows"]
-    return json.dumps({"version": 1, "command": shlex.join(command), "run": told})
-
-
-def write_har(run: Run, command: Sequence[str]) -> str:
-    """Write an HTTP archive 1.2, without headers: any browser's network panel opens it.
-
-    What the format has no place for stands under names of our own, as it allows.
-    """
-    nothing: dict[str, Any] = {
-        "cookies": [],
-        "headers": [],
-        "headersSize": -1,
-        "httpVersion": "HTTP/1.1",
-    }
-    entries, rows = [], sorted(run.rows, key=lambda row: row.start_s)
-    for row in rows[:MAX_ARCHIVED]:
-        end_s = row.end_s or row.first_byte_s or row.start_s
-        first_s = row.first_byte_s or end_s
-        timings = {
-            "blocked": -1, "dns": -1, "ssl": -1, "send": 0,
-            "connect": round(1000 * row.handshake_s, 3) if row.is_first else -1,
-            "wait": round(1000 * (first_s - row.start_s), 3),
-            "receive": round(1000 * (end_s - first_s), 3),
-        }  # fmt: skip
-        asked = {
-            **nothing, "method": row.method, "url": f"{row.scheme}://{row.host}{quote(row.key)}",
-            "queryString": [], "bodySize": row.sent_nbytes,
-        }  # fmt: skip
-        answer = {
-            **nothing, "status": row.status, "statusText": "", "redirectURL": "", "bodySize": row.nbytes,
-            "content": {"size": row.nbytes, "mimeType": ""},
-        }  # fmt: skip
-        entries.append({
-            "startedDateTime": datetime.fromtimestamp(row.start_s, UTC).isoformat(timespec="milliseconds"),
-            "time": round(sum(max(0, value) for value in timings.values()), 3),
-            "request": asked, "response": answer, "cache": {}, "timings": timings,
-            "connection": str(row.connection), "_kind": kind_of(row), "_process": row.process,
-        })  # fmt: skip
-    creator = {"name": "wire trace", "version": "1"}
-    log = {
-        "version": "1.2",
-        "creator": creator,
-        "entries": entries,
-        "_command": shlex.join(command),
-    }
-    if len(rows) > MAX_ARCHIVED:
-        log["comment"] = f"the first {MAX_ARCHIVED} of {len(rows)} requests"
-    return json.dumps({"log": log})
+    values = asdict(replace(run, rows=(), sites=(), processor_s=samples))
+    del values["rows"], values["sites"]
+    return {"run": values, "sites": [asdict(site) for site in list_sites(run)]}
 
 
 def read_trace(folder: Path, *, within_s: float = READ_S) -> tuple[Run, list[str]]:
@@ -234,24 +210,66 @@ def read_trace(folder: Path, *, within_s: float = READ_S) -> tuple[Run, list[str
 
 
 def _read(source: UntrustedFolder) -> tuple[Run, list[str]]:
-    from pydantic import TypeAdapter, ValidationError
-
-    told = source.read_json("trace.json", max_nbytes=_RUN_NBYTES)
-    if not isinstance(told, dict) or not {"command", "run"} <= {*told}:
+    content = source.read_json("trace.json", max_nbytes=_RUN_NBYTES)
+    if not isinstance(content, dict) or not {"command", "run"} <= {*content}:
         raise source.refuse("trace.json has no command and run", f"what {FILES[1]} has")
     table = source.read_text("trace.csv", max_nbytes=_TABLE_NBYTES, max_lines=MAX_ROWS + 1)
-    rows = _read_rows(table, source)
+    rows, numbers = _read_rows(table, source)
+    return _make_run(content, rows, numbers, f"{source.label}: trace.json")
+
+
+def read_har(path: Path, *, within_s: float = READ_S) -> tuple[Run, list[str]]:
+    """Read an HTTP archive as a run and the command that it is of, or refuse it in a line.
+
+    One that `wire trace` wrote is the run that it was; one of a browser or a proxy has no command.
+    """
+    reader = ArchiveReader(path)
     try:
-        run: Run = TypeAdapter(Run).validate_python({**told["run"], "rows": ()})
-        command = shlex.split(told["command"])
+        with deadline(within_s):
+            log = reader.read_log()
+            if "_run" not in log:
+                run = reader.read_foreign(log)
+                if problem := _find_nonsense(run):
+                    raise reader.refuse(problem, "those of a trace")
+                return redact_run(run, [])
+            rows, numbers = reader.read_ours(log)
+            content = {
+                "run": log["_run"],
+                "sites": log.get("_sites", []),
+                "command": log.get("_command"),
+            }
+            return _make_run(content, rows, numbers, reader.label)
+    except TimeoutError as error:
+        raise reader.refuse(
+            f"takes longer than {within_s:g} s to read", "a smaller archive"
+        ) from error
+
+
+def _make_run(
+    content: Mapping[str, Any],
+    rows: Sequence[TracedRequest],
+    numbers: Sequence[int | None],
+    label: str,
+) -> tuple[Run, list[str]]:
+    """Make the run of what a file has of it, each value of its type and within bounds."""
+    from pydantic import TypeAdapter, ValidationError
+
+    allowed = "the run of a trace"
+    try:
+        run: Run = TypeAdapter(Run).validate_python({**content["run"], "rows": (), "sites": ()})
+        sites = TypeAdapter(list[CallSite]).validate_python(content.get("sites", []))
+        words = shlex.split(content["command"])
     except ValidationError as error:
-        raise convert_validation_error(error).within(f"{source.label}: trace.json: run") from error
+        raise convert_validation_error(error).within(f"{label}: run") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise source.refuse(f"trace.json: {show(error)}", "the run of a trace") from error
-    run = replace(run, rows=rows)
+        raise UserError(label, show(error), allowed) from error
+    if any(number is not None and not 0 <= number < len(sites) for number in numbers):
+        raise UserError(label, "a request is of a line that is not there", allowed)
+    site_of = [None if number is None else sites[number] for number in numbers]
+    run = replace(run, rows=rows, sites=site_of if sites else ())
     if problem := _find_nonsense(run):
-        raise source.refuse(problem, "those of a trace")
-    return redact_run(run, command)
+        raise UserError(label, problem, "that of a trace")
+    return redact_run(run, words)
 
 
 def _find_nonsense(run: Run) -> str:
@@ -272,6 +290,12 @@ def _find_nonsense(run: Run) -> str:
         first_s, end_s = row.first_byte_s or row.start_s, row.end_s or math.inf
         if not row.start_s <= first_s <= end_s:
             return "times that run backwards"
+        if not (0 <= row.start_s <= _LAST_S and 0 <= row.handshake_s <= _LAST_S):
+            return "moments outside of all years"
+        if not all(0 <= count <= _MOST for count in (row.nbytes, row.sent_nbytes)):
+            return "bytes of a request without a bound"
+        if not all(0 <= (count or 0) <= _MOST for count in (row.range_start, row.range_nbytes)):
+            return "a range without a bound"
     return ""
 
 
@@ -315,20 +339,24 @@ _PARSERS: Mapping[Any, tuple[Callable[[Sequence[str]], list[Any]], str]] = {
 }
 
 
-def _read_rows(text: str, source: UntrustedFolder) -> list[TracedRequest]:
-    """Read the table of requests column by column, each value of its type and within bounds."""
+def _read_rows(text: str, source: UntrustedFolder) -> tuple[list[TracedRequest], list[int | None]]:
+    """Read the table of requests column by column, each value of its type and within bounds.
+
+    The second list has the number of the line of each, which older tables lack.
+    """
     try:
         columns, *lines = csv.reader(io.StringIO(text, newline=""))
     except (csv.Error, ValueError) as error:
         raise source.refuse(f"trace.csv: {cut(str(error))}", "a table in CSV") from error
-    if sorted(columns) != sorted(_COLUMNS):
-        odd = sorted({*columns} ^ {*_COLUMNS}) or ["a column that stands twice"]
+    if sorted({*columns} - {_SITE}) != sorted(_COLUMNS) or len({*columns}) < len(columns):
+        odd = sorted({*columns} - {_SITE} ^ {*_COLUMNS}) or ["a column that stands twice"]
         raise source.refuse(f"trace.csv: {cut(odd[0])}", f"the columns {', '.join(_COLUMNS)}")
     for number, values in enumerate(lines, 2):
         if len(values) != len(columns):
             problem = f"trace.csv: line {number} has {len(values)} values"
             raise source.refuse(problem, f"{len(columns)}, one a column")
-    hints, table = get_type_hints(TracedRequest), dict[str, list[Any]]()
+    hints = {**get_type_hints(TracedRequest), _SITE: int | None}
+    table = dict[str, list[Any]]()
     for name, texts in zip(columns, zip(*lines, strict=True), strict=True) if lines else ():
         parse, allowed = _PARSERS[hints[name]]
         try:
@@ -339,7 +367,8 @@ def _read_rows(text: str, source: UntrustedFolder) -> list[TracedRequest]:
             raise source.refuse(problem, allowed) from error
     default = asdict(TracedRequest(0.0))
     filled = (table.get(name, [value] * len(lines)) for name, value in default.items())
-    return [TracedRequest(*row) for row in zip(*filled, strict=True)] if lines else []
+    rows = [TracedRequest(*row) for row in zip(*filled, strict=True)] if lines else []
+    return rows, table.get(_SITE, [None] * len(lines))
 
 
 def _is_parsed(parse: Callable[[Sequence[str]], list[Any]], value: str) -> bool:

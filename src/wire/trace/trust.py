@@ -5,8 +5,8 @@ So the gateway answers only a client that has proved that it trusts us, and pass
 There are two proofs, and neither is a guess from a name:
 
 - Python's `ssl`: our shim adds our authority to each context that verifies, and writes down the hello
-  that the context sends and the certificates that it would trust alone (`Statements`).
-- every other library: it has opened the file with our authority in it (`Readers`). The variables
+  that the context sends and the certificates that it would trust alone (`ShimStatements`).
+- every other library: it has opened the file with our authority in it (`BundleReaders`). The variables
   name that file, and in Python each process has names of its own for it. A client with
   certificates of its own, with the system's or with none does not open it: curl --cacert, git, GnuTLS.
 
@@ -63,22 +63,22 @@ def mark_of(token: str) -> int:
 
 
 def has_mark(pid: int, token: str) -> bool:
-    """Tell whether a process has inherited the mark."""
+    """Return whether a process has inherited the mark."""
     with suppress(OSError, ValueError):
         return resource.prlimit(pid, resource.RLIMIT_RTTIME)[0] == mark_of(token)
     return False
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class ClientHello:
     """Hold what a TLS client says first, parsed."""
 
     server_name: str
     protocols: tuple[bytes, ...]  # of ALPN
-    print: str  # the same for each connection that a context makes to a server
+    fingerprint: str  # the same for each connection that a context makes to a server
 
 
-def parse_hello(data: bytes) -> Hello | None:
+def parse_hello(data: bytes) -> ClientHello | None:
     """Parse a ClientHello that lies in one record (RFC 8446, 4.1.2); None if it is none."""
     try:
         if data[0] != 0x16 or data[5] != 1:
@@ -101,7 +101,7 @@ def parse_hello(data: bytes) -> Hello | None:
             digest.update(struct.pack("!HI", number, len(content)) + content)
     bodies = dict(extensions)
     name = bodies.get(_SERVER_NAME, b"")[5:].decode("ascii", "replace")
-    return Hello(name, tuple(_split_names(bodies.get(_ALPN, b"")[2:])), digest.hexdigest())
+    return ClientHello(name, tuple(_split_names(bodies.get(_ALPN, b"")[2:])), digest.hexdigest())
 
 
 def _split_extensions(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -119,7 +119,7 @@ def _split_names(data: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Say by which certificates a client would verify its server without us."""
+    """Hold by which certificates a client would verify its server without us."""
 
     files: tuple[str, ...] | None = None  # None: those of the system, certifi and the variables
     is_verifying: bool = True
@@ -147,12 +147,12 @@ class Trust:
         return context
 
 
-class Statements:
+class ShimStatements:
     """Read what the shims in the program's Python processes have written down."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._offsets, self._prints = dict[int, int](), dict[int, dict[str, set[Trust]]]()
+        self._offsets, self._fingerprints = dict[int, int](), dict[int, dict[str, set[Trust]]]()
         # when a process began, in ticks, and the one that it was forked from
         self._began = dict[int, tuple[int, int]]()
         self._unverified = set[int]()  # processes with another library that verifies nobody
@@ -162,10 +162,10 @@ class Statements:
         self._read(pid)
         if pid not in self._began or self._began[pid][0] != start_ticks_of(pid):
             return None
-        return self._prints[pid]
+        return self._fingerprints[pid]
 
     def is_unverified(self, pid: int) -> bool:
-        """Tell whether a process has a library, besides Python's `ssl`, that trusts everybody."""
+        """Return whether a process has a library, besides Python's `ssl`, that trusts everybody."""
         return pid in self._unverified
 
     def find_parent(self, pid: int) -> int:
@@ -187,7 +187,7 @@ class Statements:
     def _take(self, pid: int, word: str, *values: Any) -> None:
         if word == "begin":
             start, parent = values
-            self._began[pid], self._prints[pid] = (int(start), int(parent)), {}
+            self._began[pid], self._fingerprints[pid] = (int(start), int(parent)), {}
             self._unverified.discard(pid)
         elif word == "unverified":
             self._unverified.add(pid)
@@ -199,14 +199,14 @@ class Statements:
                 trust = Trust(is_verifying=bool(is_verifying))
             else:
                 trust = Trust(tuple(files), flags=int(flags))
-            self._prints[pid].setdefault(hello.print, set()).add(trust)
+            self._fingerprints[pid].setdefault(hello.fingerprint, set()).add(trust)
 
 
-class Readers:
-    """Know which processes have opened the file with our authority in it."""
+class BundleReaders:
+    """Find which processes have opened the file with our authority in it."""
 
-    def __init__(self, folder: Path, nbytes: int, token: str) -> None:
-        self._folder, self._nbytes, self._token = folder, nbytes, token
+    def __init__(self, folder: Path, token: str) -> None:
+        self._folder, self._token = folder, token
         # by the file's name, when a process (its number, when it began) opened it first
         self._openings = defaultdict[str, dict[tuple[int, int], float]](dict)
         # when somebody did who was not seen
@@ -252,7 +252,7 @@ class Readers:
         return holders
 
     def has_opened(self, pid: int, names: Set[str], until_s: float = inf) -> bool:
-        """Tell whether a process has opened the file by one of these names.
+        """Return whether a process has opened the file by one of these names.
 
         An opening at which nobody was seen is that of the first client that has lived since then, has
         that name of the file and has read as many bytes as the file has.
@@ -268,13 +268,20 @@ class Readers:
                 opened_s = self._openings[name].get(process)
                 if opened_s is not None and opened_s <= until_s:
                     return True
-            for name in names if _count_read(pid) >= self._nbytes else ():
+            n_read = _count_read(pid)
+            for name in names:
                 for moment_s in self._unseen[name]:
-                    if start_s <= moment_s <= until_s:
+                    if start_s <= moment_s <= until_s and n_read >= self._size_of(name):
                         self._unseen[name].remove(moment_s)
                         self._openings[name][process] = moment_s
                         return True
         return False
+
+    def _size_of(self, name: str) -> float:
+        """Return the bytes of a file; infinite if it is not there, so that nobody has read it."""
+        with suppress(OSError):
+            return (self._folder / name).stat().st_size
+        return inf
 
     def find_names(self, pid: int) -> set[str]:
         """Return the names that the variables of a process have for the file."""
@@ -317,22 +324,22 @@ def start_ticks_of(pid: int) -> int:
     return 0
 
 
-class Clients:
-    """Know which clients trust the gateway."""
+class TrustingClients:
+    """Find which clients trust the gateway, and whom they would trust without it."""
 
-    def __init__(self, folder: Path, nbytes: int, token: str) -> None:
-        self._statements, self._lock = Statements(folder / "said"), threading.Lock()
-        self._readers = Readers(folder / "open", nbytes, token)
+    def __init__(self, folder: Path, token: str) -> None:
+        self._statements, self._lock = ShimStatements(folder / "said"), threading.Lock()
+        self._readers = BundleReaders(folder / "open", token)
         self._waited = set[tuple[str, str]]()  # kinds of clients: a program and its hello
 
-    def find_trust(self, pid: int, hello: Hello) -> Trust | str:
+    def find_trust(self, pid: int, hello: ClientHello) -> Trust | str:
         """Return whom a client would trust without us, or why it is not known to trust us."""
         with self._lock:
-            prints = self._statements.find(pid)
-            if prints is not None and (trusts := prints.get(hello.print)):
+            fingerprints = self._statements.find(pid)
+            if fingerprints is not None and (trusts := fingerprints.get(hello.fingerprint)):
                 ways = set(trusts)
                 return ways.pop() if len(ways) == 1 else "the program trusts it in several ways"
-        if not self._wait_for_reader(pid, hello, has_shim=prints is not None):
+        if not self._wait_for_reader(pid, hello, has_shim=fingerprints is not None):
             return (
                 "its client does not trust the gateway, as far as is known;"
                 " where it can be told to trust the file that SSL_CERT_FILE names, it is read"
@@ -341,14 +348,14 @@ class Clients:
             return "its client takes one certificate alone"
         return Trust(may_have_certificate=True)
 
-    def _wait_for_reader(self, pid: int, hello: Hello, *, has_shim: bool) -> bool:
-        """Tell whether a process has read our file, or does so while it waits for an answer to its hello.
+    def _wait_for_reader(self, pid: int, hello: ClientHello, *, has_shim: bool) -> bool:
+        """Return whether a process has read our file, or does so while it waits for an answer to its hello.
 
         libcurl says hello and reads its certificates then. Who has not is waited for once.
         """
         until_s = time.monotonic()
         with suppress(OSError):
-            kind = os.readlink(f"/proc/{pid}/exe"), hello.print
+            kind = os.readlink(f"/proc/{pid}/exe"), hello.fingerprint
             if kind not in self._waited:
                 self._waited.add(kind)
                 until_s += READING_S
@@ -378,7 +385,7 @@ def names_in(pid: int) -> Iterator[str]:
 
 
 def pins_certificate(pid: int) -> bool:
-    """Tell whether the words of a command pin the key of its server, as those of curl and wget can."""
+    """Return whether the words of a command pin the key of its server, as those of curl and wget can."""
     with suppress(OSError):
         return b"-pinnedpubkey" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

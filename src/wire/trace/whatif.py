@@ -9,16 +9,16 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
 from wire.models.transfer import TOLERANCE_S, Network, Step, replay
-from wire.trace.analysis import find_network, find_time
+from wire.trace.analysis import DATA_KINDS, find_network, find_time, kind_of, most_in_flight
 
 if TYPE_CHECKING:
-    from wire.trace.rows import Run, TracedRequest
+    from wire.trace.rows import CallSite, Run, TracedRequest
 
 HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
 INITIAL_WINDOW_NBYTES = 14_600  # ten segments (RFC 6928), doubled each round trip
@@ -30,6 +30,8 @@ _N_DRAWS = 5
 MAX_REPLAYED = 10_000
 """Requests of a trace up to which all are replayed; of more some of each stretch of time are."""
 
+_SAMPLED = 2_000  # requests of a longer run that are replayed
+_LEAST_REPLAYED = 100  # of a phase of it
 _N_STRETCHES = 20
 
 
@@ -53,6 +55,11 @@ class Edit:
     n_in_flight: int = 10  # of these at once
     less_s: float = 0.0  # by which each first byte comes sooner
     is_connected: bool = False  # whether no connection is made anew
+    most_wait_s: float = math.inf  # of a first byte
+    # the most that the program does before a request on a new connection: it makes no client
+    most_set_up_s: float = math.inf
+    # whether what the program does between free requests may go on side by side: a bound
+    is_best: bool = False
 
 
 def keep(rows: Sequence[TracedRequest], dropped: Iterable[int] = ()) -> list[Asked]:
@@ -70,39 +77,137 @@ def split(rows: Sequence[TracedRequest], large: Iterable[int], part_nbytes: floa
     ]
 
 
+class Clock:
+    """Count the seconds of a phase: without pauses, and without those of others' requests."""
+
+    def __init__(self, cuts: Iterable[tuple[float, float]] = ()) -> None:
+        # each cut is a moment and the seconds just before it that do not count
+        pairs = sorted(cuts)
+        self._moments_s = [moment_s for moment_s, _ in pairs]
+        self._cut_s = [0.0, *accumulate(seconds for _, seconds in pairs)]
+
+    def read(self, moment_s: float) -> float:
+        """Return a moment on this clock.
+
+        Examples
+        --------
+        >>> clock = Clock([(10.0, 4.0)])
+        >>> clock.read(5.0), clock.read(10.0)
+        (5.0, 6.0)
+        """
+        return moment_s - self._cut_s[bisect_right(self._moments_s, moment_s)]
+
+
 class Trace:
-    """The requests of a run, in the order in which they began, and what each may have waited for."""
+    """The requests of a run, in the order in which they began, and what each may have waited for.
+
+    One of a phase has some of the requests of its `root`, whose `origin` are their places there, on
+    a clock of its own.
+    """
 
     def __init__(
-        self, run: Run, network: Network | None = None, set_up_s: float = math.nan
+        self,
+        run: Run,
+        network: Network | None = None,
+        set_up_s: float = math.nan,
+        *,
+        clock: Clock | None = None,
+        root: Trace | None = None,
+        origin: Sequence[int] = (),
     ) -> None:
         self.run = run
-        self.rows = sorted((row for row in run.rows if row.end_s), key=lambda row: row.start_s)
+        self.clock = clock or Clock()
+        self.pauses_s = 0.0  # from the first request on
+        self.root = root or self
+        self.code_line: CallSite | None = None
+        if root is None:
+            order = sorted(
+                (i for i, row in enumerate(run.rows) if row.end_s),
+                key=lambda i: run.rows[i].start_s,
+            )
+            self.rows: list[TracedRequest] = [run.rows[i] for i in order]
+            is_located = len(run.sites) == len(run.rows)
+            self.sites = [run.sites[i] for i in order] if is_located else []
+            self.origin: Sequence[int] = range(len(self.rows))
+        else:
+            self.rows = [root.rows[i] for i in origin]
+            self.sites = []
+            self.origin = origin
         self.network = network  # to replay on; None for that of the trace
         self._last_end_s = max((row.end_s for row in self.rows), default=0.0)
         set_ups_s = [row.handshake_s for row in self.rows if row.is_first]
         self._set_up_s = median(set_ups_s or [0.0]) if math.isnan(set_up_s) else set_up_s
         self._base_s = dict[Network, float]()  # what the trace takes as it is, by network
-        # the last look at each object before a request for it: what it waits for, though another ended later
-        self._looked = dict[int, int]()
-        looks = dict[tuple[str, str], int]()
+
+    @cached_property
+    def _looked(self) -> dict[int, int]:
+        """The last look at each object before a request for it: what that waits for, whatever ended later."""
+        looked, looks = dict[int, int](), dict[tuple[str, str], int]()
         for i, row in enumerate(self.rows):
-            at = (row.host, row.key)
-            if at in looks and self.rows[looks[at]].end_s <= row.start_s + TOLERANCE_S:
-                self._looked[i] = looks[at]
+            name = (row.host, row.key)
+            if name in looks and self.rows[looks[name]].end_s <= row.start_s + TOLERANCE_S:
+                looked[i] = looks[name]
             if row.method == "HEAD" or row.status in RETRIED:
-                looks[at] = i
-        self._previous = self._find_previous()
+                looks[name] = i
+        return looked
 
     @cached_property
     def seen(self) -> Network:
-        """The network that the requests show."""
-        return find_network(self.rows)
+        """The network that the requests of the run show."""
+        return find_network(self.rows) if self.root is self else self.root.seen
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """What each request is for."""
+        if self.root is not self:
+            return [self.root.kinds[i] for i in self.origin]
+        return [*map(kind_of, self.rows)]
+
+    @cached_property
+    def data(self) -> list[int]:
+        """Places of the requests that brought values, or a part of a file."""
+        return [
+            i
+            for i, kind in enumerate(self.kinds)
+            if kind in DATA_KINDS and self.rows[i].status < 300
+        ]
+
+    @cached_property
+    def repeated(self) -> frozenset[int]:
+        """Places of the requests whose bytes had come before."""
+        ranges, again = set[tuple[object, ...]](), list[int]()
+        for i, row in enumerate(self.rows):
+            if row.method != "GET" or row.status >= 300 or self.kinds[i] == "listing":
+                continue
+            name = row.host, row.key, row.range_start, row.range_nbytes
+            if name in ranges:
+                again.append(i)
+            ranges.add(name)
+        return frozenset(again)
+
+    @cached_property
+    def n_data_in_flight(self) -> int:
+        """Requests for data that were concurrent, at most."""
+        return most_in_flight([self.rows[i] for i in self.data])
+
+    def select(self, places: Sequence[int], clock: Clock) -> Trace:
+        """Return the trace of some of its requests."""
+        origin = [self.origin[i] for i in places]
+        part = Trace(
+            self.run, self.network, self._set_up_s, clock=clock, root=self.root, origin=origin
+        )
+        part.code_line = self.code_line
+        return part
 
     @cached_property
     def time(self) -> dict[str, float]:
         """What each second went to."""
         return find_time(self.run)
+
+    @property
+    def asking_s(self) -> float:
+        """Seconds of the run from its first request on, without pauses."""
+        return self.run.wall_s - self.time["start"] - self.pauses_s
 
     def places(self, chosen: Callable[[TracedRequest], bool]) -> list[int]:
         """Find where some requests stand."""
@@ -117,11 +222,14 @@ class Trace:
 
     @property
     def span_s(self) -> float:
-        """Seconds from the first request to the last end."""
-        return self._last_end_s - self.rows[0].start_s if self.rows else 0.0
+        """Seconds from the first request to the last end, on its clock."""
+        if not self.rows:
+            return 0.0
+        return self.clock.read(self._last_end_s) - self.clock.read(self.rows[0].start_s)
 
-    def _find_previous(self) -> list[int | None]:
-        """Find for each request the one that ended last of those that had begun before and ended by then."""
+    @cached_property
+    def _previous(self) -> list[int | None]:
+        """For each request the one that ended last of those that had begun before and ended by then."""
         under_way, previous = list[tuple[float, int]](), list[int | None]()
         latest: tuple[float, int] | None = None
         for i, row in enumerate(self.rows):
@@ -145,7 +253,7 @@ class Trace:
             if (looked := self._looked.get(i)) is not None and looked not in kept:
                 before = looked
             since_s = self.rows[0].start_s if before is None else self.rows[before].end_s
-            think_s = max(0.0, row.start_s - since_s)
+            think_s = max(0.0, self.clock.read(row.start_s) - self.clock.read(since_s))
             if before is None or before in kept:
                 thinking.append((i, think_s))
                 continue
@@ -185,7 +293,9 @@ class Trace:
                 n_free, is_new = 0, False
             if edit.is_connected:
                 think_s = max(0.0, think_s - row.handshake_s)
-            opening_s = max(0.0, stream_delay_s(row) - edit.less_s)
+            if row.is_first:
+                think_s = min(think_s, edit.most_set_up_s)
+            opening_s = min(max(0.0, stream_delay_s(row) - edit.less_s), edit.most_wait_s)
             if len(one.rows) > 1:  # a longer body begins as slowly as on a new connection
                 opening_s += replace(connect, setup_s=0.0).new_connection_s(one.nbytes)
             for part in range(one.n_parts):
@@ -202,7 +312,7 @@ class Trace:
 
         Of many requests some of each stretch of time are replayed, and stand for the stretch.
         """
-        if len(self.rows) <= MAX_REPLAYED:
+        if len(self.rows) <= self._max_replayed:
             return self._replay(edit, seen)
         found_s = 0.0
         place = {one.rows[0]: one for one in edit.asked}
@@ -226,32 +336,38 @@ class Trace:
 
     def keep(self, dropped: Iterable[int] = ()) -> list[Asked]:
         """Ask for what was asked for, but for some."""
-        without = {*dropped}
-        return [one for one in self._asked if one.rows[0] not in without]
+        return keep(self.rows, dropped)
 
-    @cached_property
-    def _asked(self) -> list[Asked]:
-        return keep(self.rows)
+    @property
+    def _max_replayed(self) -> int:
+        """Requests of this trace that are replayed: its part of those of a run that has more."""
+        n_all = len(self.root.rows)
+        if n_all <= MAX_REPLAYED:
+            return MAX_REPLAYED
+        return max(_LEAST_REPLAYED, min(_SAMPLED, MAX_REPLAYED) * len(self.rows) // n_all)
 
     @property
     def n_replayed(self) -> int:
         """Number of requests that predictions rest on."""
-        is_whole = len(self.rows) <= MAX_REPLAYED
+        is_whole = len(self.rows) <= self._max_replayed
         return len(self.rows) if is_whole else sum(len(part.rows) for _, part, _ in self._stretches)
 
     @cached_property
     def _stretches(self) -> list[tuple[int, Trace, float]]:
         """Take the first requests of stretches of equal time: their place, and the seconds that each stands for."""
-        begin_s, step_s = self.rows[0].start_s, self.span_s / _N_STRETCHES
-        starts_s = [*(row.start_s for row in self.rows), self._last_end_s]
+        begin_s, step_s = self.clock.read(self.rows[0].start_s), self.span_s / _N_STRETCHES
+        starts_s = [
+            *(self.clock.read(row.start_s) for row in self.rows),
+            self.clock.read(self._last_end_s),
+        ]
         edges = [bisect_left(starts_s, begin_s + number * step_s) for number in range(_N_STRETCHES)]
         stretches = list[tuple[int, Trace, float]]()
         for first, last in pairwise([*edges, len(self.rows)]):
-            rows = self.rows[first : min(last, first + MAX_REPLAYED // _N_STRETCHES)]
-            if rows:
-                part = Trace(replace(self.run, rows=rows), self.network, self._set_up_s)
+            chosen = range(first, min(last, first + self._max_replayed // _N_STRETCHES))
+            if chosen:
+                part = self.select(chosen, self.clock)
                 whole_s = starts_s[last] - starts_s[first]
-                part_s = starts_s[first + len(rows)] - starts_s[first]
+                part_s = starts_s[first + len(chosen)] - starts_s[first]
                 stretches.append((first, part, whole_s / part_s if part_s > 0 else 1.0))
         return stretches
 
@@ -275,7 +391,7 @@ class Trace:
                 edit, other, lambda row: other.new_connection_s(row.nbytes) if row.is_first else 0.0
             )
             found_s = replay(steps, other, n_draws=_N_DRAWS)
-        if not edit.free:
+        if not edit.free or edit.is_best:
             return found_s
         # what the program did between requests it does in turn, whatever is in flight
         return max(found_s, sum(step.think_s for step in steps))

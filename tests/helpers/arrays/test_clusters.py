@@ -28,8 +28,8 @@ import helpers
 from helpers.arrays import clusters
 from helpers.arrays.clusters import Cluster, Security, open_cluster, read_options
 from tests.conftest import Gateway
+from tests.refusals import refused
 from tests.stores import becomes
-from wire.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_workers_that_do_not_come_are_one_line() -> None:
     """When the deadline has passed, one line says what there is; all processes end, paused ones too."""
     before = set(psutil.Process().children(recursive=True))
     with (
-        pytest.raises(UserError, match=r"^n_workers: 3; .* has 2 after 0\.05 s .*; allowed: fewer"),
+        refused("n_workers", r"^3; .* has 2 after 0\.05 s ", "fewer"),
         open_cluster("local", threads_per_worker=1) as cluster,
     ):
         for n_workers in (2, 1):
@@ -156,7 +156,7 @@ def test_gateway_gives_real_workers(gateway: Gateway) -> None:
         assert all("helpers.zip" in path for path in origins), origins
         assert cluster.scale(1) == 2
         assert len(workers_used(cluster)) == 1
-        with pytest.raises(UserError, match="^n_workers: 3 .*; allowed: what the gateway grants"):
+        with refused("n_workers", "^3 ", "what the gateway grants"):
             cluster.scale(3)
     assert becomes(lambda: not started(gateway))
 
@@ -170,19 +170,16 @@ def started(gateway: Gateway) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("n_threads", "options", "told"),
-    [
-        (8, [], "^cluster_options: worker_cores=8 .*must be <=.*; allowed: what it offers"),
-        (1, ["image=a"], "^cluster_options: image=a .*; allowed: what it offers: worker_cores, w"),
-    ],
+    ("n_threads", "options", "value"),
+    [(8, [], "^worker_cores=8 .*must be <="), (1, ["image=a"], "^image=a ")],
 )
 def test_what_a_gateway_does_not_offer(
-    gateway: Gateway, n_threads: int, options: list[str], told: str
+    gateway: Gateway, n_threads: int, options: list[str], value: str
 ) -> None:
     """It is refused before a cluster starts."""
     asked: dict[str, Any] = {"address": gateway.url, "options": options}
     with (
-        pytest.raises(UserError, match=told),
+        refused("cluster_options", value, "worker_cores, worker_memory$"),
         open_cluster("gateway", threads_per_worker=n_threads, **asked),
     ):
         pass
@@ -219,7 +216,7 @@ def silent() -> Iterator[str]:
         ("address", None, "cluster_address: ''; no scheduler answers"),
         ("address", "tcp://127.0.0.1:9", "cluster_address: 'tcp://127.0.0.1:9'; no scheduler"),
         # nothing listens there
-        ("gateway", "http://127.0.0.1:9", "no Dask Gateway answers.*; allowed: the address of a"),
+        ("gateway", "http://127.0.0.1:9", "no Dask Gateway answers"),
         # neither given nor configured
         ("gateway", None, "the configured one; no Dask Gateway answers .ValueError"),
         ("gateway", "silent", r"no Dask Gateway answers \(TimeoutError: not done in 0\.5 s"),
@@ -235,11 +232,10 @@ def test_what_is_not_there_is_one_line(
     monkeypatch.setenv("PATH", "/nowhere")
     where, started_s = silent if address == "silent" else address, time.monotonic()
     with (
-        pytest.raises(UserError, match=f"^cluster_kind: {kind}.*{message}") as caught,
+        refused("cluster_kind", f"^{kind}.*{message}", "."),
         open_cluster(kind, threads_per_worker=1, address=where),
     ):
         pass
-    assert "\n" not in str(caught.value)
     assert time.monotonic() - started_s < 10  # a person is waiting
 
 
@@ -256,9 +252,7 @@ def test_other_software_on_a_worker_is_refused(local: Cluster, tmp_path: Path) -
 
     local.client.run(look, str(tmp_path), is_there=True)
     try:
-        with pytest.raises(
-            UserError, match=r"^cluster: .* cloudpickle .*0\.0\.1.*; allowed"
-        ) as told:
+        with refused("cluster", r"^.* cloudpickle .*0\.0\.1", ".") as told:
             local.scale(1)
         assert "\n" not in str(told.value)
     finally:
@@ -269,7 +263,7 @@ def test_other_software_on_a_worker_is_refused(local: Cluster, tmp_path: Path) -
 def test_workers_of_another_width_are_refused(local: Cluster) -> None:
     """Workers with other threads than asked for are not compared with a ceiling."""
     narrow = Cluster("local", local.client, 1, local.ask)
-    with pytest.raises(UserError, match="^threads_per_worker: 1; allowed: 2, as the workers of"):
+    with refused("threads_per_worker", "^1", "2, as the workers of"):
         narrow.scale(1)
 
 
@@ -316,17 +310,17 @@ def test_jobs_get_a_certificate_that_their_owner_alone_reads(
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "says"),
+    ("kind", "option", "allowed"),
     [
-        ("slurm", "queue", "allowed: NAME=VALUE"),
-        ("gateway", "queue=", "allowed: NAME=VALUE"),
-        ("local", "queue=a", "allowed: none but with slurm and gateway"),
+        ("slurm", "queue", "^NAME=VALUE$"),
+        ("gateway", "queue=", "^NAME=VALUE$"),
+        ("local", "queue=a", "^none but with slurm and gateway$"),
     ],
 )
-def test_other_options_are_refused(kind: str, given: str, says: str) -> None:
+def test_other_options_are_refused(kind: str, option: str, allowed: str) -> None:
     """One line names what may be asked."""
-    with pytest.raises(UserError, match=says):
-        read_options(kind, [given])
+    with refused("cluster_options", option, allowed):
+        read_options(kind, [option])
 
 
 # connections under TLS

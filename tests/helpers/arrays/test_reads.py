@@ -46,13 +46,13 @@ from helpers.benchmark.contender import CheckError, Contender
 from helpers.benchmark.loop import Budget, MeasurementError, measure_blocks
 from helpers.benchmark.provenance import Provenance
 from helpers.benchmark.record import Record
+from tests.refusals import refused
 from tests.stores import CHUNK_SHAPE, SHAPE, make_location, make_sample, make_stored
 from wire.bed.locations import Location
 from wire.bed.networks import FirstByte, Profile, get_profile
 from wire.bed.proxy import open_proxy
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server, Testbed, open_testbed
-from wire.errors import UserError
 
 
 def make_row(
@@ -194,7 +194,9 @@ def test_a_worker_that_dies_leaves_no_row(
     rule |= {"budget": Budget(1000), "enter_group": lambda group: cluster.scale(int(group))}
     testbed.emulate(Profile("late", first_byte_s=FirstByte(0.3, 0.3)))
     try:
-        with pytest.raises(MeasurementError, match=r"block 1.*n_workers: 2; .*; allowed: ") as told:
+        with refused(
+            r"a \{\}, measured block 1", "n_workers: 2; .*; allowed: ", kind=MeasurementError
+        ) as told:
             measure_blocks([Contender("a", way, group="2", read=read)], record, **rule)
         assert "\n" not in str(told.value)
     finally:
@@ -210,10 +212,10 @@ def test_workers_must_be_those_asked_for(
     read = ArrayRead(stored, READERS["zarr-obstore"], testbed, cluster)
     read.prepare()
     cluster.scale(1)
-    with pytest.raises(UserError, match="^n_workers: 1; .* so the read is not kept"):
+    with refused("n_workers", "^1; .* so the read is not kept"):
         cluster.check_workers()
     cluster.n_workers = 2
-    with pytest.raises(UserError, match="^n_workers: 2; the local cluster has 1"):
+    with refused("n_workers", "^2; the local cluster has 1"):
         read.prepare()
     cluster.scale(2)
     read.prepare()
@@ -248,7 +250,7 @@ def test_nothing_to_read_is_an_error(testbed: Testbed) -> None:
         client,
         [f"temperature/c/{i}/{j}/0/{k}" for i in range(3) for j in range(2) for k in range(2)],
     )
-    with pytest.raises(UserError, match=r"^store: no chunk of s3://reads/empty/"):
+    with refused("store", "^no chunk of s3://reads/empty/"):
         RawRead.of_array(other, testbed, n_connections=1)
 
 

@@ -12,8 +12,8 @@ import pytest
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.statistics import Comparison, Interval, add_throughputs, judge_gain
 from studies.cluster_scaling import findings
+from tests.refusals import refused
 from wire.bed.locations import parse_location
-from wire.errors import UserError
 
 GROWS = judge_gain(Interval(1.3, 1.2, 1.4, 5), 1.05)
 ENDED = judge_gain(Interval(1.01, 0.97, 1.05, 5), 1.05)
@@ -67,7 +67,7 @@ def make_rows(**changed: Any) -> pd.DataFrame:
 def test_contenders_that_differ_are_refused(name: str, value: Any) -> None:
     """At one point all contenders have the same settings; points may differ."""
     findings.check_fair(make_rows())
-    with pytest.raises(UserError, match=f"^{name}: .*; allowed: the same of all contenders"):
+    with refused(name, allowed="^the same of all contenders$"):
         findings.check_fair(make_rows(**{name: value}))
     findings.check_fair(make_rows(**{name: value, "is_ceiling": True}))  # it decodes nothing
 

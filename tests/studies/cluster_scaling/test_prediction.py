@@ -12,8 +12,8 @@ import pytest
 from helpers.arrays.readers import READERS
 from studies.cluster_scaling import prediction
 from studies.cluster_scaling.prediction import choose_dilation, find_share
+from tests.refusals import refused
 from wire.bed.networks import FirstByte, Profile, get_profile
-from wire.errors import UserError
 from wire.models.transfer import Client
 
 STEADY = Profile("steady", FirstByte(0.1, 0.1))
@@ -32,7 +32,7 @@ def test_the_smallest_dilation_at_which_processors_have_little(
         monkeypatch.setattr(prediction, "MOST_SHARE", share)
         assert choose_dilation(CLIENTS, STEADY, {1: 10}) == k
     monkeypatch.setattr(prediction, "MOST_SHARE", 1e-6)
-    with pytest.raises(UserError, match="^dilation: auto; .* even at 8192; allowed: a network"):
+    with refused("dilation", "^auto; .* even at 8192", "a network"):
         choose_dilation(CLIENTS, STEADY, {1: 1})
 
 

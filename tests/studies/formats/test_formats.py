@@ -12,30 +12,30 @@ import pytest
 from helpers.arrays import readers
 from helpers.benchmark.contender import CheckError
 from studies.formats import formats, workload
-from studies.formats.clients import CLIENTS, list_formats
-from studies.formats.formats import FORMATS, Kept, make_formats
+from studies.formats.formats import FORMATS, StoredFormats, make_formats
+from studies.formats.readers import FORMAT_READERS, list_formats
 from studies.formats.source import ACCESSES, choose
 from studies.formats.tiles import encode_raster
 from studies.formats.workload import FormatRead
+from tests.refusals import refused
 from tests.stores import make_location, make_sample, make_stored
 from wire.bed import locations
 from wire.bed.networks import get_profile
 from wire.bed.proxy import open_proxy
 from wire.bed.testbed import Server, Testbed
-from wire.errors import UserError
 
-HERE = [name for name in CLIENTS if not CLIENTS[name].missing()]
+HERE = [name for name in FORMAT_READERS if not FORMAT_READERS[name].missing()]
 
 
 @pytest.fixture(scope="module")
-def kept(server: Server) -> Kept:
+def kept(server: Server) -> StoredFormats:
     """Make every format of a small array."""
     stored = make_stored(make_location(server, "formats"))
     return make_formats(stored, list_formats(HERE))
 
 
 @pytest.fixture(scope="module")
-def testbed(server: Server, kept: Kept) -> Testbed:
+def testbed(server: Server, kept: StoredFormats) -> Testbed:
     """Reach the formats as they are, with nothing in between."""
     return _NoNetwork(kept)  # type: ignore[return-value]
 
@@ -43,7 +43,7 @@ def testbed(server: Server, kept: Kept) -> Testbed:
 class _NoNetwork:
     """A testbed whose network is none and whose trace is empty."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: StoredFormats) -> None:
         self.far = self.near = kept.stored.location
 
     def take_trace(self) -> list[object]:
@@ -56,11 +56,11 @@ class _NoNetwork:
 @pytest.mark.parametrize("access", ACCESSES)
 @pytest.mark.parametrize("name", HERE)
 def test_every_client_reads_what_was_written(
-    kept: Kept, testbed: Testbed, name: str, access: str
+    kept: StoredFormats, testbed: Testbed, name: str, access: str
 ) -> None:
     """Value by value: whole with several requests in flight, in part with one."""
     values = make_sample().block((0, 0, 0, 0), make_sample().shape)
-    read = FormatRead(CLIENTS[name], kept, testbed, {"whole": 4}.get(access, 1), access)
+    read = FormatRead(FORMAT_READERS[name], kept, testbed, {"whole": 4}.get(access, 1), access)
     with locations.credentials(kept.stored.location):
         read.prepare()
         found = read.read(read.open())
@@ -68,11 +68,11 @@ def test_every_client_reads_what_was_written(
     np.testing.assert_array_equal(found, values[choose(access, kept.stored)])
 
 
-def test_what_is_written_again_is_read_back(kept: Kept) -> None:
+def test_what_is_written_again_is_read_back(kept: StoredFormats) -> None:
     """Other values are refused, and nothing stays."""
     names = ["zarr-obstore", "netcdf-s3fs", "references-obstore", "csv-pandas"]
     with locations.credentials(kept.stored.location):
-        writes = {one.name: one.steps for one in workload.contend_writes(names, kept)}
+        writes = {one.name: one.steps for one in workload.make_write_contenders(names, kept)}
         for way in writes.values():
             way.prepare()
             way.read(None)
@@ -87,13 +87,13 @@ def test_what_is_written_again_is_read_back(kept: Kept) -> None:
 
 def test_the_code_that_is_shown_is_that_which_opens() -> None:
     """With what is passed to it, and the reader that it calls."""
-    code = CLIENTS["zarr-obstore"].show_code()
+    code = FORMAT_READERS["zarr-obstore"].show_code()
     assert "reader='zarr-obstore'" in code and code.count("def ") == 2
 
 
-def test_wrong_values_are_no_row(kept: Kept, testbed: Testbed) -> None:
+def test_wrong_values_are_no_row(kept: StoredFormats, testbed: Testbed) -> None:
     """One changed value, and one value too few, are refused."""
-    read = FormatRead(CLIENTS["zarr-obstore"], kept, testbed, 4, "whole")
+    read = FormatRead(FORMAT_READERS["zarr-obstore"], kept, testbed, 4, "whole")
     read.prepare()
     found = read.read(read.open()).copy()
     found[0, 0, 0, 0] = -1
@@ -103,7 +103,7 @@ def test_wrong_values_are_no_row(kept: Kept, testbed: Testbed) -> None:
         read.check(found[:-1])
 
 
-def test_formats_are_made_once(kept: Kept) -> None:
+def test_formats_are_made_once(kept: StoredFormats) -> None:
     """What is there is found again, byte for byte; all hold something."""
     assert make_formats(kept.stored, list_formats(HERE)).nbytes == kept.nbytes
     assert all(nbytes > 0 for nbytes in kept.nbytes.values())
@@ -115,24 +115,24 @@ def test_formats_are_made_once(kept: Kept) -> None:
 def test_spoilt_values_are_not_made_into_formats(server: Server) -> None:
     """An array that no longer is what was written is refused before it is copied."""
     stored = make_stored(make_location(server, "spoilt-formats"), seed=3)
-    with pytest.raises(UserError, match="holds other values than were written"):
+    with refused("store", "holds other values than were written"):
         make_formats(replace(stored, checksums=stored.checksums + 1), ["csv"])
 
 
 def test_a_contender_without_its_package_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named with how to get it, and the others go on."""
-    lacking = replace(CLIENTS["zarr-obstore"], packages=("no-such-package", "zarr"))
-    monkeypatch.setitem(CLIENTS, "lacking", lacking)  # type: ignore[arg-type]
+    lacking = replace(FORMAT_READERS["zarr-obstore"], packages=("no-such-package", "zarr"))
+    monkeypatch.setitem(FORMAT_READERS._readers, "lacking", lacking)
     found = workload.list_missing(["zarr-obstore", "lacking"])
     assert found == {"lacking": "pip install no-such-package"}
 
 
 def test_every_format_has_a_client_and_every_client_a_format() -> None:
     """None is made for nobody."""
-    assert {client.format for client in CLIENTS.values()} == {*FORMATS}
+    assert {client.format for client in FORMAT_READERS.values()} == {*FORMATS}
 
 
-def test_requests_are_counted_by_the_proxy(server: Server, kept: Kept) -> None:
+def test_requests_are_counted_by_the_proxy(server: Server, kept: StoredFormats) -> None:
     """Over a traced network a step asks for its own chunks, row groups, files and ranges alone."""
     with open_proxy(server.endpoint_url, profile=get_profile("loopback")) as proxy:
         place = kept.seen_from(kept.stored.location.through(proxy.endpoint_url))
@@ -143,7 +143,9 @@ def test_requests_are_counted_by_the_proxy(server: Server, kept: Kept) -> None:
         ):
             readers.forget_clients({})
             with locations.credentials(place.stored.location):
-                opened = CLIENTS[name].open(place.at(CLIENTS[name].format), place.stored, 4)
+                opened = FORMAT_READERS[name].open(
+                    place.at(FORMAT_READERS[name].format), place.stored, 4
+                )
                 proxy.take_trace()
                 opened(choose(access, kept.stored))
             trace = proxy.take_trace()
@@ -157,7 +159,7 @@ def test_requests_are_counted_by_the_proxy(server: Server, kept: Kept) -> None:
     assert counted["parquet-groups"]["series"][1] > 0.9 * counted["parquet-groups"]["whole"][1]
 
 
-def test_references_follow_their_file(kept: Kept) -> None:
+def test_references_follow_their_file(kept: StoredFormats) -> None:
     """Those to a file that was written anew are made anew; those to Zarr know no file."""
     before = formats.identify_netcdf(kept.stored, "netcdf")
     client = kept.stored.at("netcdf").obstore()

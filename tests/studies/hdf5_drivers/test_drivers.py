@@ -44,7 +44,7 @@ def test_every_driver_reads_right(name: str, layout: str, way: FileRead) -> None
         trace = trace_once(replace(way, driver=DRIVERS[name], layout=layout, task=task))
         assert trace, f"{task} on {layout} passed no network"
         # one request may begin before the proxy has noted the end of another
-        assert max_in_flight(trace) <= DRIVERS[name].in_flight + 1
+        assert max_in_flight(trace) <= DRIVERS[name].concurrency + 1
 
 
 def test_the_default_is_what_s3fs_opens(way: FileRead) -> None:

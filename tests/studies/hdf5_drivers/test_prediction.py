@@ -12,7 +12,7 @@ from studies.hdf5_drivers import findings, prediction, two_drivers
 from studies.hdf5_drivers.drivers import DRIVERS, ONE_VARIABLE, VARIABLES
 from studies.hdf5_drivers.workload import FileRead, trace_once
 from wire.bed.networks import get_profile
-from wire.hdf5.prediction import predict
+from wire.hdf5.prediction import predict_read
 from wire.models.transfer import network_of
 
 
@@ -23,7 +23,7 @@ def test_requests_are_predicted_exactly(layout: str, way: FileRead) -> None:
     names = ("fsspec-none", "fsspec-readahead", "xarray", "fsspec-tuned", "obstore-whole")
     for name in names:
         trace = trace_once(replace(way, layout=layout, driver=DRIVERS[name]))
-        found = predict(DRIVERS[name].way, recorded, network_of(get_profile("loopback")))
+        found = predict_read(DRIVERS[name].way, recorded, network_of(get_profile("loopback")))
         counted = (len(trace), sum(request.nbytes for request in trace))
         assert (found.n_requests, found.nbytes) == counted, name
 

@@ -141,7 +141,7 @@ def test_a_name_shows_no_password(checkout: Path) -> None:
     """A path loses its scheme in its name, by which a password would be known."""
     (checkout / "s3:").mkdir()
     (checkout / "s3:" / "u:hunter22pw@x.yml").write_text("{")
-    with pytest.raises(UserError, match=r"profile '\*\*\*@x.yml': is no YAML: line") as caught:
+    with refused(r"profile '\*\*\*@x\.yml'", "^is no YAML: line") as caught:
         get_profile(str(checkout / "s3:" / "u:hunter22pw@x.yml"))
     assert "hunter" not in str(caught.value)
 
@@ -149,7 +149,7 @@ def test_a_name_shows_no_password(checkout: Path) -> None:
 @pytest.mark.parametrize("name", ["moon", "absent.yml", "mine.txt", "", "a\nb.yml"])
 def test_names_are_refused(name: str) -> None:
     """What is neither a profile nor a file is refused with the names there are."""
-    with pytest.raises(UserError, match="allowed: loopback, .*in-region.* or the path") as caught:
+    with refused("profile", allowed="loopback, .*in-region.* or the path") as caught:
         get_profile(name)
     assert "\n" not in str(caught.value)
 
@@ -178,7 +178,7 @@ def test_a_case_takes_a_file(checkout: Path) -> None:
     model = find_parameters(list_studies()[0])
     found = model.check({"profile": "mine.yml"}, "case.yaml")["profile"]
     assert found == "mine.yml"
-    with pytest.raises(UserError, match="allowed: a path that begins at the checkout"):
+    with refused(r"case\.yaml: profile", allowed="a path that begins at the checkout"):
         model.check({"profile": str(checkout / "mine.yml")}, "case.yaml")
-    with pytest.raises(UserError, match="allowed: loopback, because nothing is emulated"):
+    with refused(r"case\.yaml: profile", allowed="loopback, because nothing is emulated"):
         model.check({"store": "s3://mine/x", "profile": "mine.yml"}, "case.yaml")

@@ -8,8 +8,8 @@ import fsspec
 import pytest
 
 import wire.bed
+from tests.refusals import refused
 from wire.bed.store import EmulatedStore
-from wire.errors import UserError
 
 
 def test_a_script_sees_its_requests_and_their_delays() -> None:
@@ -39,5 +39,5 @@ def test_a_fixture_opens_a_bucket(emulated_store: EmulatedStore) -> None:
 
 def test_an_unknown_network_is_refused_before_anything_runs() -> None:
     """The refusal names what is allowed."""
-    with pytest.raises(UserError, match="same-region"), wire.bed.open_store("mars"):
+    with refused("profile", "^'mars'$", "same-region"), wire.bed.open_store("mars"):
         pass

@@ -24,7 +24,7 @@ from wire.costs.bill import (
     Assumptions,
     Cache,
     Option,
-    change,
+    change_assumptions,
     compare_options,
     describe,
     find_break_even,
@@ -121,7 +121,9 @@ def test_defaults_are_what_the_published_case_took() -> None:
 )  # fmt: skip
 def test_line(option: Option, line: str, changes: dict[str, Any], expected: float) -> None:
     """Each line of the bill is what its rule says, at one tile a second and unit prices."""
-    cost = price_option(change(Assumptions(), {**PLAIN, **changes}), ONES, option=option)
+    cost = price_option(
+        change_assumptions(Assumptions(), {**PLAIN, **changes}), ONES, option=option
+    )
     assert cost.lines[line] == pytest.approx(expected, rel=1e-3)
     assert cost.usd == pytest.approx(sum(cost.lines.values()))
 
@@ -133,15 +135,17 @@ def test_billing_and_memory_come_before_a_cache() -> None:
     usd = [[cost.usd for cost in compare_options(one, prices).values()] for one in levers.values()]
     within = max(max(row) / min(row) for row in usd)
     assert usd[2][0] / usd[0][0] > usd[2][0] / usd[1][0] > within > 1
-    assert "functions of 3.1 GB" in list_levers(change(Assumptions(), {"service_gb": 3}))
+    assert "functions of 3.1 GB" in list_levers(
+        change_assumptions(Assumptions(), {"service_gb": 3})
+    )
 
 
 def test_processes_hit_less_than_one_shared_cache() -> None:
     """Each process has a cache for itself; where it has no room left, nothing is found."""
-    many = change(Assumptions(), {"n_datasets": 10_000})
+    many = change_assumptions(Assumptions(), {"n_datasets": 10_000})
     costs = compare_options(many, get_prices())
     assert 0 < costs["process"].hit_ratio < costs["redis"].hit_ratio < 1
-    full = change(many, {"service_gb": 4})
+    full = change_assumptions(many, {"service_gb": 4})
     assert compare_options(full, get_prices())["process"].hit_ratio < 1e-9
     assert 0 < costs["cdn"].edge_hit_ratio < 1 and costs["cdn"].n_instances > 0
 
@@ -211,7 +215,7 @@ def test_break_even() -> None:
     assert rate is not None and LEAST_RATE < rate < 185
 
     def saving(at: float) -> float:
-        costs = compare_options(change(given, {"requests_per_s": at}), prices)
+        costs = compare_options(change_assumptions(given, {"requests_per_s": at}), prices)
         return 1 - costs["cdn"].usd / costs["process"].usd
 
     assert saving(1.01 * rate) >= 0.05 > saving(rate / 1.01)
@@ -230,7 +234,7 @@ def test_command_prints_the_model_and_what_is_known() -> None:
     given = ("--set", "requests_per_s=20", "--price", "redis_node_hour=0.05")
     lines = run(*given).output.splitlines()
     found = json.loads(run(*given, "--json").output)
-    assumptions = change(Assumptions(), {"requests_per_s": 20.0})
+    assumptions = change_assumptions(Assumptions(), {"requests_per_s": 20.0})
     costs = compare_options(assumptions, get_prices(overrides={"redis_node_hour": 0.05}))
     assert lines[3].split()[-4:] == [write_usd(cost.usd) for cost in costs.values()]
     assert {name: one["usd"] for name, one in found["options"].items()} == {

@@ -20,7 +20,7 @@ from wire.costs.bill import (
     NAMES,
     STALE,
     Assumptions,
-    change,
+    change_assumptions,
     compare_options,
     describe,
     find_break_even,
@@ -48,7 +48,7 @@ def draw_set(seed: int) -> tuple[Assumptions, dict[str, float]]:
     if seed % 2:  # a cache small enough to evict
         values |= {"n_datasets": 20_000, "metadata_nbytes": 5e5, "service_gb": 0.1}
     prices = {item: value * draw.uniform(0, 3) for item, value in get_prices().items()}
-    return change(Assumptions(), values), prices
+    return change_assumptions(Assumptions(), values), prices
 
 
 def test_script_computes_what_python_does() -> None:
@@ -166,7 +166,7 @@ def _use_page(tab: Tab, address: str, width: int) -> None:
     type_in(tab, "requests_per_s", "20.5")
     tab.wait_until("location.hash === '#requests_per_s=20.5'")
     tab.open(tab.evaluate("location.href"), width=width)
-    shows(tab, change(Assumptions(), {"requests_per_s": 20.5}))
+    shows(tab, change_assumptions(Assumptions(), {"requests_per_s": 20.5}))
     tab.evaluate("document.querySelector('.cc-reset').click()")
     tab.wait_until("location.hash === ''")
     shows(tab, Assumptions())

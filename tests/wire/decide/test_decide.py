@@ -355,7 +355,7 @@ def test_a_file_tells_how_its_variables_lie(tmp_path: Path) -> None:
             for one, i in parts if is_scattered else sorted(parts, key=lambda part: part[0].name):
                 one[i : i + 100] = 1.0
         assert read_dataset(str(tmp_path / f"{name}.h5"), "b").is_scattered == is_scattered
-        assert find_answer(str(tmp_path / f"{name}.h5")).question.asked.scattered == is_scattered
+        assert find_answer(str(tmp_path / f"{name}.h5")).question.options.scattered == is_scattered
 
 
 def test_a_file_takes_what_the_advice_on_it_says(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import obstore
 import pytest
 from click.testing import CliRunner
 
+from tests.refusals import refused
 from tests.stores import Handler, Ranges, client_environment, make_location, serve
 from tests.wire.hdf5.test_apply import needs_tools
 from wire.bed.networks import get_profile
@@ -29,7 +30,7 @@ from wire.hdf5 import advice, files, inspection
 from wire.hdf5.advice import MOST_GROWTH, advise
 from wire.hdf5.files import open_source
 from wire.hdf5.inspection import Variable, record_reads
-from wire.hdf5.prediction import BLOCKS, MIB, predict
+from wire.hdf5.prediction import BLOCKS, MIB, predict_read
 from wire.hdf5.repacked import Repack, choose_chunk_shape, lay_out, list_repacks
 from wire.models.transfer import network_of
 
@@ -101,7 +102,7 @@ def test_a_repack_that_is_too_long_is_not_advised(tmp_path: Path) -> None:
         file.create_dataset("x", data=np.arange(900.0), chunks=(30,), compression=1)
     found = advise(str(tmp_path / "small.h5"), IN_REGION)
     assert not any(one.repack for one in found.advice) and MOST_GROWTH == 2
-    with pytest.raises(UserError, match="^repack: none would be faster; allowed: paged, 4 MiB"):
+    with refused("repack", "^none would be faster", "paged, 4 MiB"):
         found.find_repack()
     assert found.find_repack("paged, 4 MiB pages") == Repack(4 * MIB)
 
@@ -126,7 +127,7 @@ def test_every_repack_is_foretold(tmp_path: Path, number: int) -> None:
     with open_source(str(out)) as file:
         real = record_reads(file, "x", names, groups=["g0", "g1"])
     found, counted = (
-        predict(BLOCKS, one, network) for one in (lay_out(whole, layout, repack), real)
+        predict_read(BLOCKS, one, network) for one in (lay_out(whole, layout, repack), real)
     )
     assert found.n_requests == pytest.approx(counted.n_requests, abs=1), repack.name
     page_nbytes = max(repack.page_nbytes, 8 * MIB)  # of small files a page more or less
@@ -339,7 +340,7 @@ def test_a_store_that_is_away_is_soon_given_up(monkeypatch: pytest.MonkeyPatch) 
     for variable, value in given.items():
         monkeypatch.setenv(f"AWS_{variable}", value)
     start_s = time.monotonic()
-    with pytest.raises(UserError, match="its server does not answer"):
+    with refused("file", "its server does not answer"):
         advise("s3://b/../x.h5", get_profile("in-region"))
     assert time.monotonic() - start_s < 8
 
@@ -372,7 +373,7 @@ def test_a_store_that_never_ends_is_one_line(
         given = {"ENDPOINT_URL": url, "ACCESS_KEY_ID": "k", "SECRET_ACCESS_KEY": "s"}
         for variable, value in given.items():
             monkeypatch.setenv(f"AWS_{variable}", value)
-        with pytest.raises(UserError, match=f"^file: s3://b/{name}.h5:? .*{told}"):
+        with refused("file", f"^s3://b/{name}.h5:? .*{told}"):
             advise(f"s3://b/{name}.h5", get_profile("in-region"), seconds=seconds)
 
 

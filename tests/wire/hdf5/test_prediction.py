@@ -31,10 +31,10 @@ from wire.hdf5.prediction import (
     XARRAY,
     FileCache,
     PageBuffer,
-    Way,
+    ReadMethod,
     choose_earthaccess,
     order_reads,
-    predict,
+    predict_read,
     read_through,
 )
 from wire.models.transfer import network_of
@@ -42,12 +42,12 @@ from wire.models.transfer import network_of
 IN_REGION = network_of(of_one_process(get_profile("in-region")))
 REFERENCE = Path(__file__).parents[3] / "results/reference/hdf5-drivers"
 WAYS = {
-    "fsspec-none": Way("no cache", cache_type="none"),
+    "fsspec-none": ReadMethod("no cache", cache_type="none"),
     "fsspec-readahead": DEFAULT,
     "xarray": XARRAY,
     "fsspec-tuned": BLOCKS,
-    "obstore-whole": Way("whole", "whole", in_flight=10),
-    "references": Way("references", "references", in_flight=10),
+    "obstore-whole": ReadMethod("whole", "whole", in_flight=10),
+    "references": ReadMethod("references", "references", in_flight=10),
 }
 
 
@@ -83,7 +83,7 @@ def test_committed_records_are_met(case: str) -> None:
         if at["task"] == "one variable":
             layout = replace(layout, read=layout.read[:1], decode_s=layout.decode_s / 5)
         way = WAYS[name] if name in WAYS else choose_earthaccess(layout.file_nbytes)
-        found = predict(way, layout, IN_REGION, dilation=float(part["dilation"].iloc[0]))
+        found = predict_read(way, layout, IN_REGION, dilation=float(part["dilation"].iloc[0]))
         traces = [json.loads(trace) for trace in part["trace"]]
         measured_s = (part["open_s"] + part["read_s"]).median()
         nbytes = statistics.median(trace["all_nbytes"] for trace in traces)
@@ -101,13 +101,13 @@ def test_a_granule_is_described_by_a_few_numbers() -> None:
     )
     layout = read_layouts()["granule", "original"]
     for way in WAYS.values():
-        found, real = (predict(way, one, IN_REGION) for one in (described, layout))
+        found, real = (predict_read(way, one, IN_REGION) for one in (described, layout))
         assert found.seconds == pytest.approx(real.seconds, rel=0.15), way
         assert found.nbytes == pytest.approx(real.nbytes, rel=0.15), way
     together = describe_layout(
         n_chunks=363, chunk_nbytes=37_200, n_variables=21, n_read=3, is_scattered=False
     )
-    assert predict(DEFAULT, together, IN_REGION).nbytes < layout.file_nbytes
+    assert predict_read(DEFAULT, together, IN_REGION).nbytes < layout.file_nbytes
 
 
 def test_defaults_are_those_of_the_libraries() -> None:
@@ -126,7 +126,7 @@ def test_defaults_are_those_of_the_libraries() -> None:
 def test_more_requests_than_are_simulated_take_as_many_times_longer() -> None:
     """Those that are say how the others went."""
     few, many = (describe_layout(n_chunks=n, chunk_nbytes=40_000) for n in (9_000, 90_000))
-    found = [predict(WAYS["fsspec-none"], one, IN_REGION) for one in (few, many)]
+    found = [predict_read(WAYS["fsspec-none"], one, IN_REGION) for one in (few, many)]
     assert found[1].read_s == pytest.approx(10 * found[0].read_s, rel=0.05)
 
 

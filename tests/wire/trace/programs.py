@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from wire.bed.networks import FirstByte, Profile
 
 NEAR = Profile("near", FirstByte(0.08, 0.09), stream_mb_per_s=40, aggregate_mb_per_s=400)
-FAR = Profile(
-    "far", FirstByte(0.08, 0.09), stream_mb_per_s=40, aggregate_mb_per_s=400, round_trip_s=0.06,
-    setup_round_trips=2,
-)  # fmt: skip
 SET_UP = Profile(
     "set-up", FirstByte(0.08, 0.09), stream_mb_per_s=40, aggregate_mb_per_s=400, round_trip_s=0.03,
     setup_round_trips=2,
@@ -117,8 +113,8 @@ PROGRAMS = [
     Program("throttled", "s3fs", "fs.cat([root + f'files/{i}' for i in range(16)])", STRICT),
     Program("connections", "requests", "for i in range(20): part(1_500_000 * (i * 7 % 20), get=requests.get)", SET_UP),
     Program("connections", "httpx", "for i in range(20): part(1_500_000 * (i * 7 % 20))", SET_UP),
-    Program("far", "requests", "for i in range(20): part(1_500_000 * (i * 7 % 20))", FAR),
-    Program("far", "obstore", "for i in range(20): obstore.get_range(store, 'large', start=1_500_000 * (i * 7 % 20), length=9000)", FAR),
+    Program("parts-in-turn", "requests", "for i in range(20): part(1_500_000 * (i * 7 % 20))"),
+    Program("parts-in-turn", "obstore", "for i in range(20): obstore.get_range(store, 'large', start=1_500_000 * (i * 7 % 20), length=9000)"),
     Program("processor", "requests", "import time\nfor i in range(8):\n  part(1_500_000 * i)\n  until = time.process_time() + 0.6\n  while time.process_time() < until: pass"),
     Program("processor", "obstore", "import zlib\nfor i in range(6):\n  data = obstore.get_range(store, 'large', start=3_000_000 * i, length=900_000)\n  for _ in range(20): zlib.compress(bytes(data), 9)"),
     Program("", "requests", "session.get(url + 'files/0')"),

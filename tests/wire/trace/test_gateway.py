@@ -22,8 +22,8 @@ import pytest
 from tests.refusals import refused
 from tests.stores import Handler, becomes, lives, serve
 from tests.wire.trace.stores import SECRET, open_hosts
-from wire.errors import UserError
 from wire.trace import launch
+from wire.trace.request_log import read_log
 from wire.trace.rows import Run
 
 HOST = "store.example"
@@ -39,6 +39,9 @@ class Store(Handler):
             self.answer(101, b"at once\n", Upgrade="echo", Connection="Upgrade")
             self.wfile.write(self.rfile.readline())
             self.close_connection = True
+        elif what == "moved":
+            place = f"https://user:{SECRET}@other.example:8443/b?sig={SECRET}"
+            self.answer(307, Location=place, Content_Length="0")
         elif what in ("stall", "reset"):
             self.answer(200, b"x" * 500, Content_Length="1000")
             if what == "stall":
@@ -139,6 +142,32 @@ def test_uploads(place: Place) -> None:
     assert sent == {"/a": (70000, 200), "/b": (30005, 200), "/c": (3, 200), "/refused": (0, 403)}
 
 
+ANSWERED = f"""
+get("/moved?sig={SECRET}")
+moved = http.client.HTTPConnection("127.0.0.1", port)
+moved.request("GET", sys.argv[1] + "/moved")
+assert moved.getresponse().status == 307
+sock = socket.create_connection(("127.0.0.1", port))
+sock.sendall(b"GET http://store.example:99999/a HTTP/1.1\\r\\n\\r\\n")
+assert sock.recv(100).startswith(b"HTTP/1.1 400 ")
+"""
+
+
+def test_redirects_and_refused_requests_are_recorded(place: Place) -> None:
+    """A redirect with the host it leads to, a request that names no server, and a tunnel that a proxy refuses."""
+    run = trace(place, ANSWERED)
+    assert run.exit_code == 0
+    rows = [(row.method, row.key, row.status, row.location_host) for row in run.rows]
+    leads = "other.example:8443"
+    assert rows == [("GET", "/moved", 307, leads), ("GET", "/moved", 307, leads), ("", "", 400, "")]
+    assert SECRET not in repr(run)
+    wrong = {"HTTPS_PROXY": place.environment["HTTPS_PROXY"].replace(SECRET, "wrong")}
+    run = trace(place, "get()", environment=wrong)
+    assert run.exit_code == 1
+    refusals = [(row.method, row.key, row.status, row.host) for row in run.rows]
+    assert refusals == [("CONNECT", "", 407, HOST)]
+
+
 UNREAD = """
 h2 = ssl.create_default_context(cafile=os.environ["OTHER"])
 h2.set_alpn_protocols(["h2"])
@@ -204,6 +233,32 @@ assert len(get(context=ssl.create_default_context(cafile=os.environ["SSL_CERT_FI
     assert len(run.rows) == 1 and "the gateway ended" in run.remarks[0]
     assert [one.reason for one in run.unread] == ["the gateway ended"]
     assert not find_gateways()
+
+
+def test_rows_outlive_who_traces(place: Place, tmp_path: Path) -> None:
+    """Of a tracer and a gateway that are killed, each request that had ended is on the disk."""
+    asked = tmp_path / "asked"
+    program = f"""
+for number in range(3):
+    get()
+    open({os.fspath(asked)!r} + str(number), "w").write(os.environ["WIRE_TRACE_FOLDER"])
+    while os.path.exists({os.fspath(asked)!r} + str(number)): time.sleep(0.01)
+"""
+    tracer = f"""
+from wire.trace import launch
+launch.run([{sys.executable!r}, "-c", {START + program!r}, {place.plain!r}], environment={place.environment!r})
+"""
+    with subprocess.Popen([sys.executable, "-c", tracer]) as running:
+        log = Path(read_in_time(tmp_path / "asked0")) / "requests.jsonl"
+        children = psutil.Process(running.pid).children()
+        assert len(read_log(log).requests) == 1
+        running.kill()
+    (tmp_path / "asked0").unlink()
+    read_in_time(tmp_path / "asked1")
+    assert [row.status for row in read_log(log).requests] == [200, 200]
+    for process in children:
+        process.kill()
+    assert len(read_log(log).requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -343,9 +398,9 @@ def test_refusals(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     with refused("https_proxy", "socks5://h:1", "http://HOST"):
         trace(place, "", environment={"https_proxy": "socks5://h:1"})
     monkeypatch.setattr(tempfile, "tempdir", os.fspath(tmp_path / "none"))
-    with pytest.raises(UserError, match="nothing is there"):
+    with refused(".*/none/wire-trace-.*", "^nothing is there$"):
         trace(place, "")
     (tmp_path / "bundle.pem").symlink_to("/dev/full")
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: os.fspath(tmp_path))
-    with pytest.raises(UserError, match="no space is left; allowed"):
+    with refused("wire trace", "no space is left"):
         trace(place, "")

@@ -11,7 +11,7 @@ import importlib, pkgutil, sys
 import wire.cli, wire.trace
 sys.path_importer_cache.clear()
 for module in pkgutil.iter_modules(wire.trace.__path__):
-    if module.name not in ("dask", "jupyter", "pytest_plugin"):
+    if module.name not in ("dask_plugin", "pytest_plugin"):  # for who has Dask, or pytest
         importlib.import_module(f"wire.trace.{module.name}")
 print(*{name.partition(".")[0] for name in sys.modules})
 """

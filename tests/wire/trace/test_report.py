@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.browser import open_browser
+from tests.refusals import refused
 from tests.wire.trace.test_findings import chain, run_of
-from wire.errors import UserError
-from wire.trace import analysis, cli, findings, render, stored
+from wire.trace import analysis, cli, findings, page, render, stored
 from wire.trace.rows import Bypass, Run, TracedRequest, Tunnel
 
 
@@ -88,19 +87,22 @@ def look_before_each(n: int, user_agent: str = "aiobotocore/3.10.0") -> list[Tra
 def test_the_screen() -> None:
     """One screen has the counts, shares that add up, causes in order, and what was not seen."""
     rows = look_before_each(10)
-    run = run_of(rows, wall_s=3.0, gateway_s=0.03, remarks=["something else"])
+    run = run_of(rows, wall_s=2.5, gateway_s=0.025, remarks=["something else"])
     lines = [*render.render(findings.report(run), ["python", "my script.py"])]
     text = "\n".join(lines)
     assert len(lines) < 30
-    assert lines[0].startswith("20 requests to")
-    assert "20 waits one after the other; at most 1 concurrent" in lines[0]
-    shares = [int(part.split(" %")[0].split()[-1]) for part in lines[1].split(";")[0].split(",")]
+    assert lines[0].startswith(
+        "Your program spends 2 s of 2.5 s waiting for answers, one after the other"
+    )
+    assert lines[1].startswith("20 requests to")
+    assert "20 of them one after the other, at most 1 concurrent" in lines[1]
+    shares = [int(part.split(" %")[0].split()[-1]) for part in lines[2].split(";")[0].split(",")]
     assert sum(shares) == 100
-    assert "wire trace --try max_concurrency=1 -- python 'my script.py'" in text
+    assert "wire trace --try max_concurrency=1 python 'my script.py'" in text
     assert "gateway 1 %" in text
     assert lines[-1] == "not seen: something else"
     busy = findings.report(run_of(chain(3), gateway_s=1.0))
-    assert "may be the limit" in next(render.render(busy, ["x"]))
+    assert "may be the limit" in [*render.render(busy, ["x"])][1]
 
 
 def test_a_report_that_takes_too_long_has_the_requests_alone() -> None:
@@ -109,9 +111,9 @@ def test_a_report_that_takes_too_long_has_the_requests_alone() -> None:
     late = findings.report(run, within_s=0.05)
     assert (late.n_requests, late.n_waits, late.moved_nbytes) == (20_000, 20_000, 20_000_000)
     lines = [*render.render(late, ["x"])]
-    assert lines[0].startswith("20,000 requests to")
+    assert lines[1].startswith("20,000 requests to")
     assert "causes were not sought: 20,000 requests take longer than 0.05 s" in lines[-1]
-    assert "What to change" in render.write_html(run, late, ["x"])
+    assert "What to change" in page.write_html(run, late, ["x"])
 
 
 def test_refused_answers_are_reported() -> None:
@@ -135,7 +137,7 @@ def test_files_hold_the_trace_and_no_secret(
     secret = Run([*run.rows, *rows], 2.0, 0.0, 0)
     clean, words = stored.redact_run(secret, command)
     stored.write_trace(tmp_path, clean, words)
-    stored.write_page(tmp_path, render.write_html(clean, findings.report(clean), words))
+    stored.write_page(tmp_path, page.write_html(clean, findings.report(clean), words))
     assert tmp_path.stat().st_mode & 0o777 == 0o700
     for path in tmp_path.iterdir():
         assert path.stat().st_mode & 0o777 == 0o600
@@ -197,54 +199,11 @@ def test_no_canary_leaves_by_any_way(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert len({row["key"] for row in csv.DictReader(file)}) == len(rows)
 
 
-def test_the_archive_is_har() -> None:
-    """Each entry has what HAR 1.2 asks for, and no header; its phases add up to its time."""
-    row = chain(1)[0]
-    row.is_first, row.handshake_s, row.scheme, row.host, row.end_s = True, 0.02, "https", "h:1", 0.3
-    entry = json.loads(stored.write_har(run_of([row]), ["x"]))["log"]["entries"][0]
-    assert entry["request"]["url"] == "https://h:1/b/f0"
-    assert entry["request"]["headers"] == entry["response"]["headers"] == []
-    assert {"status", "statusText", "httpVersion", "cookies", "content", "redirectURL"} <= {
-        *entry["response"]
-    }
-    assert entry["time"] == pytest.approx(320.0)
-    assert entry["startedDateTime"] == "1970-01-01T00:00:00.000+00:00"
-
-
-def test_files_of_many_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The archive has the first and says so, the page some of all, and the table each."""
-    monkeypatch.setattr(stored, "MAX_ARCHIVED", 5)
-    monkeypatch.setattr(render, "_MOST_BARS", 10)
-    run = run_of(chain(20))
-    log = json.loads(stored.write_har(run, ["x"]))["log"]
-    assert (len(log["entries"]), log["comment"]) == (5, "the first 5 of 20 requests")
-    page = render.write_html(run, findings.report(run), ["x"])
-    assert page.count("<g fill") == 10 and "One of each 2 is shown" in page
-    assert stored.write_csv(run.rows).count("\n") == 21
-
-
-def test_the_waterfall_is_one_page(tmp_path: Path) -> None:
-    """It loads nothing, fits a phone, and takes names for what they are."""
-    rows = chain(30, key="/b/<script>alert(1)</script>{i}")
-    run = run_of(rows, wall_s=4.0)
-    page = tmp_path / "trace.html"
-    run = replace(run, remarks=["a host that no known table has"])
-    page.write_text(render.write_html(run, findings.report(run), ["python", "<b>.py"]))
-    assert "<script" not in page.read_text()
-    assert "a host that no known table has" in page.read_text()
-    with open_browser(tmp_path / "browser") as tab:
-        for width in (1280, 390):
-            tab.open(page.as_uri(), width=width)
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            assert tab.evaluate("document.querySelectorAll('svg g').length") == 30
-        assert not tab.faults()
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         ([], "no command"),
-        (["python", "x.py"], "allowed: show DIR, or -- COMMAND"),
+        (["no-such-program", "x.py"], "is not found"),
         (["--", "no-such-program"], "is not found"),
         (["--try", "speed=9", "--", "true"], "--try: 'speed=9'; allowed: max_concurrency=VALUE"),
         (["--try", "pool=many", "--", "true"], "pool=NUMBER"),
@@ -252,6 +211,8 @@ def test_the_waterfall_is_one_page(tmp_path: Path) -> None:
         (["--try", "cache=readahead", "--", "true"], "is the default"),
         (["--max", "seconds=3", "--", "true"], "--max: 'seconds=3'; allowed: requests=NUMBER"),
         (["--max", "mb=nan", "--", "true"], "--max: 'mb=nan'"),
+        (["--max", ",,", "--", "true"], "--max: ''; allowed: requests=NUMBER"),
+        (["--max", "mb=1,mb=2", "--", "true"], "mb stands twice"),
         (["--on", "moon", "--", "true"], "profile: 'moon'"),
         (["--out", "/dev/null/x", "--", "true"], "--out: /dev/null/x"),
         (["--out", "tests", "--", "true"], "allowed: a new folder"),
@@ -264,9 +225,9 @@ def test_bad_input_is_one_line_before_anything_runs(
     """Nothing is run, and nobody has to read a traceback."""
     monkeypatch.setattr("wire.trace.launch.run", lambda *_, **__: pytest.fail("it ran"))
     result = CliRunner().invoke(cli.trace, words)
-    assert isinstance(result.exception, UserError)
-    assert told in str(result.exception)
-    assert "\n" not in str(result.exception)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -300,7 +261,7 @@ def test_a_folder_of_a_stranger_is_refused_in_a_line(
     text = (tmp_path / name).read_text()
     assert before in text
     (tmp_path / name).write_text(text.replace(before, after, 1))
-    with pytest.raises(UserError, match="^trace folder [^\n]*; allowed: [^\n]*$"):
+    with refused("trace folder .*", allowed="."):
         stored.read_trace(tmp_path)
 
 
@@ -310,7 +271,7 @@ def test_requests_of_one_moment_are_reported(tmp_path: Path) -> None:
     stored.write_trace(tmp_path, run_of(rows, wall_s=1e-6, gateway_s=1e-6), ["x"])
     result = CliRunner().invoke(cli.trace, ["show", str(tmp_path)])
     assert result.exit_code == 0
-    assert result.stdout.startswith("the gateway used a CPU")
+    assert "the gateway used a CPU" in result.stdout
     assert "20 requests" in result.stdout and "nan" not in result.stdout
 
 
@@ -386,7 +347,7 @@ def test_a_trace_stays_where_another_follows(
         CliRunner().invoke(cli.trace, ["show", str(tmp_path / name)]).stdout
         for name in ("t", "t-2")
     ]
-    assert [text.split()[0] for text in shown] == ["9", "3"]
+    assert [text.splitlines()[1].split()[0] for text in shown] == ["9", "3"]
 
 
 def test_a_setting_of_another_client_is_not_measured(
@@ -416,7 +377,7 @@ def test_a_setting_says_itself_that_it_is_a_number(monkeypatch: pytest.MonkeyPat
     }
     assert cli.read_setting("threads=08") == {"N_THREADS": "8"}
     for words in ("many", "9" * 5000):
-        with pytest.raises(UserError, match="threads=NUMBER, a whole one"):
+        with refused("--try", "^.threads=", "^threads=NUMBER, a whole one$"):
             cli.read_setting(f"threads={words}")
 
 
@@ -444,10 +405,7 @@ def test_a_setting_is_tried_in_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert result.exit_code == 0
     assert [bool(one.get("environment")) for one in asked] == [False, True, True, False]
     assert asked[1]["environment"] == {"FSSPEC_S3_MAX_CONCURRENCY": "1"}
-    assert (
-        "max_concurrency=1: 2.00 times as fast (2.00 to 2.00, 2 pairs), predicted 2"
-        in result.stderr
-    )
+    assert "max_concurrency=1: 2.00x faster (2.00x to 2.00x, 2 pairs), predicted 2" in result.stderr
     assert "the output is another" in result.stderr
     assert "the requests are the same: the code passes a value of its own" in result.stderr
 
@@ -458,4 +416,4 @@ def test_a_program_without_requests(tmp_path: Path) -> None:
     assert false
     result = CliRunner().invoke(cli.trace, ["--out", str(tmp_path), "--", false])
     assert result.exit_code == 1
-    assert "no request was seen" in result.stderr
+    assert "No request of your program was seen" in result.stderr

@@ -31,7 +31,7 @@ def test_a_context_is_known_by_its_hello() -> None:
     web.set_alpn_protocols(["h2", "http/1.1"])
     hellos = [say_hello(usual, "a.example"), say_hello(usual, "a.example"), say_hello(usual, "b.example"), say_hello(other, "a.example"), say_hello(web, "a.example")]  # fmt: skip
     parsed = [hello for hello in map(trust.parse_hello, hellos) if hello is not None]
-    assert len(parsed) == 5 and len({hello.print for hello in parsed}) == 4
+    assert len(parsed) == 5 and len({hello.fingerprint for hello in parsed}) == 4
     assert parsed[0] == parsed[1]
     assert (parsed[2].server_name, parsed[4].protocols) == ("b.example", (b"h2", b"http/1.1"))
 
@@ -49,7 +49,7 @@ def test_readers_of_a_file_are_found(tmp_path: Path) -> None:
     """Of two processes with the same name of it, the one that has read it trusts it."""
     token, path = "ab" * 8, tmp_path / "file.pem"
     path.write_bytes(b"x" * 100_000)
-    readers = trust.Readers(tmp_path, 100_000, token)
+    readers = trust.BundleReaders(tmp_path, token)
     script = "import sys; sys.stdin.readline(); file = open(sys.argv[1]); print(flush=True); sys.stdin.readline()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with launch._marked(token):

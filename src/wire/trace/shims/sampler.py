@@ -78,6 +78,7 @@ class Sampler:
         self.kinds = {}  # of files, by their names
         self.loops = {}  # event loops that run, by thread
         self.work = {}  # the line that handed a thread what it runs, by thread
+        self.labels = {}  # names of tasks that threads run, by thread: Dask's, say
         self.led, self.has_hook, self.forked_s = set(), False, 0.0
         self.port = port  # of the gateway
         self.context = None  # the line that began an asyncio task, once contextvars is imported
@@ -204,9 +205,9 @@ class Sampler:
                 return numbers
             site, _ = self.find_site(frame, is_past_loop=True)
         if site is None:
-            number = self.work.get(thread)
-            return () if number is None else (number,)
-        return (self.number_of(site, lines),)
+            number = self.work.get(thread) or self.number_of(None, lines, thread)
+            return (number,) if number else ()
+        return (self.number_of(site, lines, thread),)
 
     def _numbers_of_tasks(self, thread, lines):
         loop, asyncio = self.loops.get(thread), sys.modules.get("asyncio")
@@ -220,7 +221,7 @@ class Sampler:
         for task in tasks:
             site = self._site_of_task(task)
             if site is not None:
-                numbers.add(self.number_of(site, lines))
+                numbers.add(self.number_of(site, lines, thread))
         return tuple(sorted(numbers)[:20])
 
     def _site_of_task(self, task):
@@ -281,6 +282,8 @@ class Sampler:
                 return self._site(frame, below), False
             if kind == NAMELESS and nameless is None:
                 nameless = self._site(frame, below)
+                if nameless[3].startswith("multiprocessing."):  # its own words to a child
+                    nameless = None
             code = frame.f_code
             if (
                 not is_past_loop
@@ -306,20 +309,34 @@ class Sampler:
         )
         return code, line, frame.f_lasti, library, frame, is_standard
 
-    def number_of(self, site, lines=None):
-        """Return the number of a line, which is written down when it is met first."""
-        code, line, place, library, _, _ = site
-        key = code.co_filename, line, code.co_name, place, library
+    def number_of(self, site, lines=None, thread=None):
+        """Return the number of a line, which is written down when it is met first.
+
+        Where a thread runs a task that has a name, each task has a number of its own; without a
+        line, 0 where there is no task either.
+        """
+        label = self.labels and self.labels.get(thread or _thread.get_ident())
+        label = str(label)[:MOST_SOURCE] if label else ""
+        if site is None:
+            if not label:
+                return 0
+            key = label
+        else:
+            code, line, place, library, _, _ = site
+            key = code.co_filename, line, code.co_name, place, library, label
         number = self.sites.get(key)
         if number is None:
             if len(self.sites) >= MOST_SITES:
                 return 0
             number = self.sites[key] = len(self.sites) + 1
-            record = f"site {number} {_write_json(self._describe(site))}"
+            record = {"task": label} if label else {}
+            if site is not None:
+                record.update(self._describe(site))
+            text = f"site {number} {_write_json(record)}"
             if lines is None:
-                self.write(record)
+                self.write(text)
             else:
-                lines.append(record)
+                lines.append(text)
         return number
 
     def _describe(self, site):
@@ -371,7 +388,7 @@ class Sampler:
                 return number
         if site is None and is_in_loop:
             site, _ = self.find_site(frame, is_past_loop=True)
-        return 0 if site is None else self.number_of(site)
+        return self.number_of(site)
 
     def note_request(self, frame, method, target):
         """Write down that a request is made."""
@@ -551,6 +568,9 @@ def _lead_asyncio_loop(module, sampler):
         finally:
             _leave(sampler, token)
 
+    running = module.events._get_running_loop()
+    if running is not None:  # it began before
+        sampler.loops[_thread.get_ident()] = running
     kind.run_forever = _as(run_forever, run_forever_noted)
     kind.create_task = _as(create_task, create_task_noted)
 
@@ -566,6 +586,9 @@ def _lead_asyncio_tasks(module, sampler):
             _leave(sampler, token)
 
     module.run_coroutine_threadsafe = _as(run, run_coroutine_threadsafe)
+    package = sys.modules.get("asyncio")
+    if getattr(package, "run_coroutine_threadsafe", None) is run:  # it was imported before
+        package.run_coroutine_threadsafe = run_coroutine_threadsafe
 
 
 def _enter(sampler, frame):

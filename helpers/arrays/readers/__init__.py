@@ -2,7 +2,7 @@
 
 A *layout* is a Zarr group, a netCDF file, or references to that file. Blocks
 arrive one after the other, so an array of any size costs the memory of a few.
-Readers are one line of a registry each.
+A reader registers itself here, or in a module of its own in this folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ from zarr.core.sync import sync
 from zarr.storage import ObjectStore
 
 from helpers.arrays.fields import FILL
+from helpers.plotting import palette
+from helpers.registry import Registry
 from wire.bed.locations import REQUEST_S, SILENCE_S, Location
+from wire.clients import CLIENTS
 
 DIMENSIONS = ("time", "depth", "y", "x")
 
@@ -227,14 +230,19 @@ def _open_references(location: Location, chunks: Chunks) -> xr.Dataset:
         return _open_zarr(store, consolidated=False, zarr_format=3, chunks=chunks)
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A way to open a layout."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayReader:
+    """A way to open a layout as a dataset, whose chunks Dask or one thread reads."""
 
     name: str  # name in parameter files, records and figures
+    label: str  # on pages
+    color: str  # in figures, with its marker
+    marker: str
     layout: Layout  # what it reads
     open: Callable[[Location, Chunks], xr.Dataset]
     description: str  # one line for readers of the book
+    packages: tuple[str, ...]  # that it imports, whose versions decide what it does
+    concurrency: int = 10  # concurrent requests of one process without Dask; that of zarr
     # whether one thread of a process reads at a time, as the HDF5 library's lock has it
     is_serial: bool = False
     needs_s3: bool = False  # whether its client reads no folder of a file system
@@ -243,55 +251,89 @@ class Reader:
     # seconds after which its client repeats a request: whole ones, or of silence in s3fs
     request_timeout_s: float = REQUEST_S
 
+    def read(self, array: xr.DataArray, block: Block) -> NDArray[np.float32]:
+        """Read a part of a variable that is open into memory."""
+        values: NDArray[np.float32] = array[block].to_numpy()
+        return values
 
-READERS: Mapping[str, Reader] = {
-    reader.name: reader
-    for reader in (
-        Reader(
-            "zarr-s3fs",
-            "zarr",
-            _open_with_fsspec,
-            "Zarr v3 through s3fs at its defaults of today, a task a chunk: since 2026 it asks twice for a chunk",
-            request_timeout_s=SILENCE_S,
-            needs_s3=True,
-        ),
-        Reader(
-            "zarr-s3fs-one-get",
-            "zarr",
-            partial(_open_with_fsspec, max_concurrency=1),
-            "Zarr v3 through s3fs with max_concurrency=1, a task a chunk: one request for a chunk, as in 2020",
-            request_timeout_s=SILENCE_S,
-            needs_s3=True,
-        ),
-        Reader(
-            "zarr-obstore", "zarr", _open_with_obstore, "Zarr v3 through obstore, a task a chunk"
-        ),
-        Reader(
-            "zarr-zarrs",
-            "zarr",
-            _open_with_obstore,
-            "Zarr v3 through obstore and the zarrs codec pipeline",
-            zarr_config={"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"},
-            needs_s3=True,
-        ),
-        Reader(
-            "netcdf-fsspec",
-            "netcdf",
-            _open_file_object,
-            "netCDF-4 through an s3fs file object, its read-ahead to scale: the 2020 configuration",
-            is_serial=True,
-            request_timeout_s=SILENCE_S,
-        ),
-        Reader(
-            "references",
-            "references",
-            _open_references,
-            "kerchunk references to the netCDF-4 file, read by VirtualiZarr through obstore",
-            needs_s3=True,
-        ),
-    )
-}
-"""Every contender of the book, by name."""
+
+READERS: Registry[ArrayReader] = Registry("reader", __name__)
+"""Every reader of arrays, by name; a module in this folder adds another."""
+
+
+def _describe(name: str) -> dict[str, Any]:
+    """Return what is known of a client that ``wire decide`` recommends or compares too."""
+    facts = CLIENTS[name]
+    return {
+        "name": name,
+        "label": facts.label,
+        "packages": facts.packages,
+        "concurrency": facts.concurrency,
+    }
+
+
+READERS.register(
+    ArrayReader(
+        **_describe("zarr-s3fs"),
+        color=palette.BLUE,
+        marker="o",
+        layout="zarr",
+        open=_open_with_fsspec,
+        description="Zarr v3 through s3fs at its defaults of today, a task a chunk: since 2026 it asks twice for a chunk",
+        request_timeout_s=SILENCE_S,
+        needs_s3=True,
+    ),
+    ArrayReader(
+        **_describe("zarr-s3fs-one-get"),
+        color=palette.RED,
+        marker="p",
+        layout="zarr",
+        open=partial(_open_with_fsspec, max_concurrency=1),
+        description="Zarr v3 through s3fs with max_concurrency=1, a task a chunk: one request for a chunk, as in 2020",
+        request_timeout_s=SILENCE_S,
+        needs_s3=True,
+    ),
+    ArrayReader(
+        **_describe("zarr-obstore"),
+        color=palette.GREEN,
+        marker="s",
+        layout="zarr",
+        open=_open_with_obstore,
+        description="Zarr v3 through obstore, a task a chunk",
+    ),
+    ArrayReader(
+        **_describe("zarr-zarrs"),
+        color=palette.PLUM,
+        marker="^",
+        layout="zarr",
+        open=_open_with_obstore,
+        description="Zarr v3 through obstore and the zarrs codec pipeline",
+        zarr_config={"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"},
+        needs_s3=True,
+    ),
+    ArrayReader(
+        name="netcdf-fsspec",
+        label="netCDF, s3fs",
+        color=palette.BROWN,
+        marker="v",
+        layout="netcdf",
+        open=_open_file_object,
+        description="netCDF-4 through an s3fs file object, its read-ahead to scale: the 2020 configuration",
+        packages=("h5netcdf", "s3fs"),
+        concurrency=1,
+        is_serial=True,
+        request_timeout_s=SILENCE_S,
+    ),
+    ArrayReader(
+        **(_describe("references") | {"label": "references to netCDF"}),
+        color=palette.INDIGO,
+        marker="h",
+        layout="references",
+        open=_open_references,
+        description="kerchunk references to the netCDF-4 file, read by VirtualiZarr through obstore",
+        needs_s3=True,
+    ),
+)
 
 
 def forget_clients(zarr_config: Mapping[str, Any]) -> None:

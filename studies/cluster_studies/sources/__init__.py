@@ -1,4 +1,7 @@
-"""What two studies read with growing clusters: stores of 2020 and formats of 2022, a line each."""
+"""What two studies read with growing clusters: stores of 2020 and formats of 2022, a line each.
+
+A source registers itself here, or in a module of its own in this folder.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ from intake.readers import datatypes
 from intake.readers import readers as intake_readers
 
 from helpers.arrays import readers, reads, stores
-from helpers.arrays.readers import READERS
+from helpers.arrays.readers import READERS, ArrayReader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import CheckError
+from helpers.registry import Registry
 from studies.cluster_studies import tables
 from studies.cluster_studies.opendap import OPENDAP
 from wire.bed.locations import Location
@@ -38,9 +42,13 @@ def _chunks(stored: StoredArray) -> dict[str, int]:
     return dict(zip(stored.dimensions, stored.chunk_shape, strict=True))
 
 
-def _open_by(reader: readers.Reader) -> Open:
-    """Open as a reader does, and take the array of Dask that xarray holds."""
-    return lambda _folder, stored: reads.open_array(stored, reader)
+def open_by(reader: ArrayReader) -> Open:
+    """Make the function that opens as a reader of arrays does, and takes the array of Dask."""
+    return partial(_open_shared, reader=reader)
+
+
+def _open_shared(_folder: Location, stored: StoredArray, *, reader: ArrayReader) -> Any:
+    return reads.open_array(stored, reader)
 
 
 def _open_file(file: Any, stored: StoredArray, **how: Any) -> Any:
@@ -87,17 +95,35 @@ def _open_bare_array(folder: Location, stored: StoredArray) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A layout, who reads it, and over which link."""
+class ClusterSource:
+    """A layout, who reads it on a cluster, and over which link."""
 
     name: str
-    label: str  # what a reader would say
+    label: str  # on pages
     published: tuple[str, ...]  # the series that it stands next to
     layout: str
     open: Open
     is_of_today: bool = False  # not as it was read then
     # a link that all workers share, in MB/s of array; 0: that of the region
     link_mb_per_s: int = 0
+    packages: tuple[str, ...] = ()  # that have to be installed
+
+    color = marker = ""  # figures draw it as the series that it stands next to
+    concurrency = 0  # as many threads as a case has
+
+    @property
+    def shared(self) -> ArrayReader | None:
+        """Reader of arrays that it uses; None where it has one of its own."""
+        return getattr(self.open, "keywords", {}).get("reader")
+
+    @property
+    def reader(self) -> ArrayReader:
+        """Reader of arrays whose settings of zarr all processes have: the one that it uses, or none of them."""
+        return self.shared or READERS["zarr-s3fs"]
+
+    def read(self, sink: Any) -> Any:
+        """Read everything into a sink that keeps checksums."""
+        return sink.compute()
 
     @property
     def is_table(self) -> bool:
@@ -106,9 +132,12 @@ class Source:
 
     @property
     def network(self) -> str:
-        """Name the network that it is read over."""
+        """Name of the network that it is read over."""
         return "opendap" if self.layout == "opendap" else f"link-{self.link_mb_per_s}"
 
+
+SOURCES: Registry[ClusterSource] = Registry("source of clusters", __name__)
+"""Every source of the studies, by name; a module in this folder adds another."""
 
 # Layouts that are made here, next to those that all studies share; each with its writer.
 _csv = partial(tables.write_tables, suffix="csv")
@@ -124,34 +153,34 @@ TABLES: Mapping[str, Callable[..., list[int]]] = {
 ARRAYS = ("tiledb", "files")
 """Those of them that are no tables."""
 
-_OF_2020 = _open_by(READERS["zarr-s3fs-one-get"])
-_TODAY = _open_by(READERS["zarr-s3fs"])
+_OF_2020 = open_by(READERS["zarr-s3fs-one-get"])
+_TODAY = open_by(READERS["zarr-s3fs"])
 LINKS = {2000: "Jetstream Zarr", 3500: "Wasabi Zarr", 5500: "OSN Zarr"}
 """MB/s of array at which the stores outside the region saturated in 2020."""
 
 # fmt: off
 _IN_REGION = (
-    Source("zarr-2020", "Zarr, client of 2020", ("GCS Zarr",), "zarr", _OF_2020),
-    Source("zarr-today", "Zarr, s3fs of today", ("GCS Zarr",), "zarr", _TODAY, is_of_today=True),
-    Source("zarr-obstore", "Zarr, obstore", ("GCS Zarr",), "zarr", _open_by(READERS["zarr-obstore"]), is_of_today=True),
-    Source("netcdf-2020", "netCDF, client of 2020", ("GCS NetCDF",), "netcdf", _open_file_object),
-    Source("netcdf-today", "netCDF, xarray of today", ("GCS NetCDF",), "netcdf", _open_address, is_of_today=True),
-    Source("netcdf-http", "netCDF over HTTP", ("ECCO Data Portal",), "netcdf", _open_over_http),
-    Source("opendap", "OPeNDAP", ("ESGF UCAR OPeNDAP", "NOAA ESRL OPeNDAP"), "opendap", _open_by(OPENDAP)),
+    ClusterSource("zarr-2020", "Zarr, client of 2020", ("GCS Zarr",), "zarr", _OF_2020),
+    ClusterSource("zarr-today", "Zarr, s3fs of today", ("GCS Zarr",), "zarr", _TODAY, is_of_today=True),
+    ClusterSource("zarr-obstore", "Zarr, obstore", ("GCS Zarr",), "zarr", open_by(READERS["zarr-obstore"]), is_of_today=True),
+    ClusterSource("netcdf-2020", "netCDF, client of 2020", ("GCS NetCDF",), "netcdf", _open_file_object),
+    ClusterSource("netcdf-today", "netCDF, xarray of today", ("GCS NetCDF",), "netcdf", _open_address, is_of_today=True),
+    ClusterSource("netcdf-http", "netCDF over HTTP", ("ECCO Data Portal",), "netcdf", _open_over_http),
+    ClusterSource("opendap", "OPeNDAP", ("ESGF UCAR OPeNDAP", "NOAA ESRL OPeNDAP"), "opendap", open_by(OPENDAP)),
 )
 _FORMATS = (
-    Source("csv", "CSV", ("CSV",), "csv", tables.read_csv),
-    Source("csv-parts", "CSV in parts", ("Partitioned CSV",), "csv-parts", tables.read_csv),
-    Source("parquet-parts", "Parquet in parts", ("Partitioned Parquet",), "parquet-parts", tables.read_parquet),
-    Source("netcdf-intake", "netCDF by Intake", ("NetCDF",), "netcdf", partial(_open_by_intake, of_then=True)),
-    Source("netcdf-intake-today", "netCDF by Intake, of today", ("NetCDF",), "netcdf", partial(_open_by_intake, of_then=False), is_of_today=True),
-    Source("zarr-array", "Zarr array", ("Zarr Array",), "zarr", _open_bare_array),
-    Source("zarr-group", "Zarr group", ("Zarr Group",), "zarr", _OF_2020),
-    Source("zarr-group-today", "Zarr group, s3fs of today", ("Zarr Group",), "zarr", _TODAY, is_of_today=True),
-    Source("tiledb", "TileDB", ("TileDB Embedded",), "tiledb", tables.read_tiledb),
+    ClusterSource("csv", "CSV", ("CSV",), "csv", tables.read_csv),
+    ClusterSource("csv-parts", "CSV in parts", ("Partitioned CSV",), "csv-parts", tables.read_csv),
+    ClusterSource("parquet-parts", "Parquet in parts", ("Partitioned Parquet",), "parquet-parts", tables.read_parquet),
+    ClusterSource("netcdf-intake", "netCDF by Intake", ("NetCDF",), "netcdf", partial(_open_by_intake, of_then=True)),
+    ClusterSource("netcdf-intake-today", "netCDF by Intake, of today", ("NetCDF",), "netcdf", partial(_open_by_intake, of_then=False), is_of_today=True),
+    ClusterSource("zarr-array", "Zarr array", ("Zarr Array",), "zarr", _open_bare_array),
+    ClusterSource("zarr-group", "Zarr group", ("Zarr Group",), "zarr", _OF_2020),
+    ClusterSource("zarr-group-today", "Zarr group, s3fs of today", ("Zarr Group",), "zarr", _TODAY, is_of_today=True),
+    ClusterSource("tiledb", "TileDB", ("TileDB Embedded",), "tiledb", tables.read_tiledb),
 )
 _FILES = tuple(
-    Source(f"files-{how}", label, (), "files", partial(tables.open_files, how=how), is_of_today=True)
+    ClusterSource(f"files-{how}", label, (), "files", partial(tables.open_files, how=how), is_of_today=True)
     for how, label in (("objects", "open_mfdataset"), ("tasks", "the same in tasks"), ("recipe", "as the recipe"))
 )
 # fmt: on
@@ -167,8 +196,7 @@ _FAR = tuple(
     for one in _IN_REGION
     if one.layout != "opendap"
 )
-SOURCES: Mapping[str, Source] = {one.name: one for one in (*_IN_REGION, *_FAR, *_FORMATS, *_FILES)}
-"""Every source of the two studies, by name."""
+SOURCES.register(*_IN_REGION, *_FAR, *_FORMATS, *_FILES)
 
 ENTRIES = {
     "cm26-temperature": "GCS Zarr",
@@ -230,7 +258,7 @@ def make_layouts(stored: StoredArray, names: Sequence[str]) -> dict[str, stores.
 class SourceRead(reads.ArrayRead):
     """A source read by a cluster into a sink that keeps checksums, or of tables sums of bits."""
 
-    source: Source
+    source: ClusterSource
     made: stores.Entry | None  # of a layout that is made here
 
     def settings(self) -> dict[str, Any]:
