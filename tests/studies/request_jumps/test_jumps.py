@@ -31,6 +31,8 @@ KNOWN = [
     # package, version, client, access, count
     ("s3fs", "2026.3.0", "zarr-s3fs", "whole", "n_requests"),  # the size of each chunk first
     ("gcsfs", "2026.8.0", "zarr-gcsfs", "whole", "n_requests"),  # three requests for a chunk
+    ("gcsfs", "2026.8.0", "gcsfs-file", "three variables", "n_requests"),  # no read-ahead
+    ("xarray", "2026.4.0", "xarray-url", "three variables", "n_requests"),  # another cache
     ("year", "2022", "zarr-s3fs", "whole", "n_waits"),  # one chunk after the other
 ]
 
