@@ -116,7 +116,7 @@ def _find_far(trace: Trace) -> Evidence | None:
         return None
     set_up_s = [row.handshake_s for row in trace.rows if row.is_first and row.handshake_s]
     round_trip_s = median(set_up_s) / HANDSHAKE_ROUND_TRIPS if set_up_s else 0.0
-    latency_s = trace.seen.first_byte_median_s
+    latency_s = trace.observed.first_byte_median_s
     round_trip_s = min(round_trip_s, latency_s)
     if round_trip_s < max(_FAR_S, 0.4 * latency_s):
         return None

@@ -157,9 +157,9 @@ def _find_file_object(trace: Trace) -> Evidence | None:
         return None
     if analysis.most_in_flight([trace.rows[i] for i in ranges]) > 1:
         return None
-    rate = min(trace.seen.stream_nbytes_per_s, 1e12)
+    rate = min(trace.observed.stream_nbytes_per_s, 1e12)
     rate = rate if rate < 1e12 else _UNSEEN_NBYTES_PER_S
-    latency_s = trace.seen.first_byte_median_s
+    latency_s = trace.observed.first_byte_median_s
     choices = [(_put_in_blocks(trace, ranges, nbytes), nbytes) for nbytes in _BLOCKS_NBYTES]
     best, block_nbytes = min(
         choices,
@@ -207,7 +207,7 @@ def _find_one_stream(trace: Trace) -> Evidence | None:
     if not large or analysis.most_in_flight([trace.rows[i] for i in large]) > 1:
         return None
     nbytes = sum(trace.rows[i].nbytes for i in large)
-    rate = trace.seen.stream_nbytes_per_s / 1e6
+    rate = trace.observed.stream_nbytes_per_s / 1e6
     text = f"{format_size(nbytes)} came one stream at a time, of {rate:.0f} MB/s"
     return Evidence(large, text, Edit(split(trace.rows, large, JOINED_NBYTES)))
 
