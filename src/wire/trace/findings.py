@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -16,16 +16,17 @@ from wire.trace import analysis
 from wire.trace.causes import REGISTRY, Cause, Evidence
 from wire.trace.causes.clients import explain_no_effect, find_clients
 from wire.trace.causes.results import describe_status
-from wire.trace.phases import Phase, Timeline
+from wire.trace.phases import Phase, Timeline, join_intervals
 from wire.trace.report import Finding, PhaseReport, Report
 from wire.trace.whatif import Trace
 
 if TYPE_CHECKING:
     from wire.trace.rows import Run
+    from wire.trace.whatif import Edit
 
 __all__ = ["WITHIN_S", "explain_no_effect", "find", "find_causes", "find_clients", "report"]
 
-N_PRINTED = 5
+N_PRINTED = 4
 _LEAST_S = 0.1  # that a change saves
 _LEAST_SHARE = 0.03  # of the run that a change of one phase saves
 _UNSEEN_NBYTES_PER_S = 50e6  # of a stream that no body shows
@@ -91,17 +92,32 @@ def find_causes(timeline: Timeline) -> list[Finding]:
     ]
     for group in _absorb(candidates):
         findings.append(_make_finding(group, whole, -1, wall_s, timeline))
-    return sorted(findings, key=_rank)
+    return _sort_findings(findings)
 
 
-def _rank(finding: Finding) -> tuple[int, bool, float]:
+def _sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Order causes: a wrong result, then gains that are predicted, then those of at most so much.
 
-    Among each the one that saves most seconds comes first.
+    Among each the cause comes first that saves most seconds at all of its lines.
     """
-    cause = REGISTRY[finding.name]
-    is_most = finding.is_bound and not finding.least_gain
-    return cause.rank, is_most, -finding.saved_s
+    saved_s = defaultdict[str, float](float)
+    for finding in findings:
+        saved_s[finding.name] += finding.saved_s
+    is_most = {
+        name: all(
+            finding.is_bound and not finding.least_gain
+            for finding in findings
+            if finding.name == name
+        )
+        for name in saved_s
+    }
+    return sorted(
+        findings,
+        key=lambda finding: (
+            REGISTRY[finding.name].rank, is_most[finding.name], -saved_s[finding.name], finding.name,
+            -finding.saved_s,
+        ),
+    )  # fmt: skip
 
 
 def _seek_in_phase(phase: Phase, networks: _Networks, wall_s: float) -> list[list[_Candidate]]:
@@ -262,8 +278,23 @@ def _make_finding(
         phase_seconds=base_s,
         saved_s=top_s if has_gain else 0.0,
         least_saved_s=low_s if has_least else 0.0,
+        waited_s=_measure_wait(group, timeline),
         rows=sorted({place for candidate in group for place in _origin_of(candidate)}),
     )
+
+
+def _measure_wait(group: Sequence[_Candidate], timeline: Timeline) -> float:
+    """Measure the seconds with requests under way that a cause concerns, or that it would set free."""
+    rows = timeline.trace.rows
+    places = {
+        candidate.trace.origin[i]
+        for candidate in group
+        for i in (
+            *candidate.evidence.rows, *(candidate.evidence.edit.free if candidate.evidence.edit else ())
+        )
+    }  # fmt: skip
+    busy = join_intervals((rows[i].start_s, rows[i].end_s) for i in sorted(places))
+    return sum(end_s - begin_s for begin_s, end_s in busy)
 
 
 def _times(seconds: float, saved_s: float) -> float:
@@ -281,8 +312,8 @@ def _bound_networks(trace: Trace) -> _Networks:
     rate = observed.stream_nbytes_per_s if is_shown else _UNSEEN_NBYTES_PER_S
     likely, low = replace(observed, stream_nbytes_per_s=rate), rate if is_shown else rate / 5
     until_s = max(row.end_s for row in trace.rows)
-    n_flowing = max([1, *(part[3] for part in analysis.intervals(trace.rows, until_s))])
-    together = min(observed.aggregate_nbytes_per_s, low * n_flowing)
+    n_flowing = max((part[3] for part in analysis.intervals(trace.rows, until_s)), default=1)
+    together = min(observed.aggregate_nbytes_per_s, low * max(1, n_flowing))
     slowest = replace(likely, stream_nbytes_per_s=low, aggregate_nbytes_per_s=together)
     return _Networks(likely, slowest, observed)
 
@@ -347,8 +378,8 @@ def write_verdict(report: Report) -> str:
         cause = REGISTRY[first.name]
         if cause.rank == 0:
             return f"Your program spends its time {cause.sentence}."
-        phase = report.phases[first.phase] if 0 <= first.phase < len(report.phases) else None
-        spent_s = phase.waited_s if phase else _waiting_s(report, first.name)
+        waits_s = [finding.waited_s for finding in report.findings if finding.name == first.name]
+        spent_s = sum(waits_s) if first.phase >= 0 else _waiting_s(report, first.name)
         spent_s = min(spent_s, report.predicted_s)
         return f"Your program spends {format_seconds(spent_s)} of {total} {cause.sentence}."
     if not report.time_s:

@@ -34,6 +34,7 @@ class Finding:
     phase_seconds: float = 0.0  # that the phase takes as it is, from its first request to its last
     saved_s: float = 0.0  # seconds of the phase and so of the program, predicted
     least_saved_s: float = 0.0  # where they may be fewer; 0 where they are so many at most
+    waited_s: float = 0.0  # with requests under way that it concerns
     # places of its requests among those of the run that ended, in the order in which they began; JSON has none
     rows: Sequence[int] = field(default=(), repr=False)
 

@@ -323,16 +323,21 @@ class Trace:
         if len(self.rows) <= self._max_replayed:
             return self._replay(edit, network)
         return sum(
-            weight
-            * part._replay(replace(edit, asked=sample.asked, free=sample.free), network)
+            weight * part._replay(replace(edit, asked=sample.asked, free=sample.free), network)
             for part, sample, weight in self._sample(edit)
         )
 
     def _sample(self, edit: Edit) -> list[tuple[Trace, Edit, float]]:
         """Take the part of an edit that each sampled stretch has; that of the latest edit is kept."""
-        if self._sampled and self._sampled[0].asked is edit.asked and self._sampled[0].free is edit.free:
+        if (
+            self._sampled
+            and self._sampled[0].asked is edit.asked
+            and self._sampled[0].free is edit.free
+        ):
             return self._sampled[1]
-        wanted = {i for first, part, _ in self._stretches for i in range(first, first + len(part.rows))}
+        wanted = {
+            i for first, part, _ in self._stretches for i in range(first, first + len(part.rows))
+        }
         by_place = {item.rows[0]: item for item in edit.asked if item.rows[0] in wanted}
         samples = list[tuple[Trace, Edit, float]]()
         for first, part, weight in self._stretches:
@@ -414,7 +419,9 @@ class Trace:
         else:
             target = self.network
             steps = self.steps(
-                edit, target, lambda row: target.new_connection_s(row.nbytes) if row.is_first else 0.0
+                edit,
+                target,
+                lambda row: target.new_connection_s(row.nbytes) if row.is_first else 0.0,
             )
             replayed_s = replay(steps, target, n_draws=_N_DRAWS)
         if not edit.free or edit.is_best:

@@ -159,7 +159,10 @@ CAUSES = [
         "hub.html",
         advise("set credentials for the program, or ask without signing where the data are open"),
         {
-            "zarr": Remedy("ds = xr.open_zarr(url, storage_options={'anon': True})  # open data"),
+            "zarr": Remedy(
+                "group = zarr.open_group(url, mode='r', storage_options={'anon': True})  # open data"
+            ),
+            "xarray": Remedy("ds = xr.open_zarr(url, storage_options={'anon': True})  # open data"),
             "s3fs": Remedy(
                 "fs = s3fs.S3FileSystem(anon=True)  # open data", setting="no_metadata_service=true"
             ),
