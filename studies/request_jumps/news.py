@@ -175,7 +175,7 @@ def _write_entry(entry: News) -> str:
         parts += [f"[Source]({link})." for link in entry.explanation.links[:1]]
     if entry.smaller:
         parts.append(f"Other accesses: {len(entry.smaller)}.")
-    parts.append(f"[Row](#{jump.name}).")
+    parts.append(f'<a href="#{jump.name}">Row</a>.')
     return " ".join(parts)
 
 

@@ -107,7 +107,7 @@ def test_news_are_of_what_costs_more_and_newest_first() -> None:
     assert all(entry.jump.is_worse for entry in entries)
     lines, table = news.write_news().splitlines(), news.write_table()
     for line in lines:
-        anchor = line.rpartition("(#")[2].partition(")")[0]
+        anchor = line.rpartition('href="#')[2].partition('"')[0]
         assert line.startswith("- **") and f'<tr id="{anchor}">' in table
     names = [jump.name for jump in find_jumps(read_ledger())]
     assert len({*names}) == len(names) == table.count("<tr id=")
