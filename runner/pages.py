@@ -258,9 +258,9 @@ def _write_versions(rows: pd.DataFrame) -> str:
     versions: dict[str, str] = {}
     for text in rows["versions"].unique():
         versions |= json.loads(text)
-    told = ", ".join(escape(f"{name} {versions[name]}") for name in _NAMED if name in versions)
+    packages = ", ".join(escape(f"{name} {versions[name]}") for name in _NAMED if name in versions)
     n_more = len(versions.keys() - {*_NAMED})
-    return f"Versions: {told}" + f"; {n_more} more are in the record" * bool(n_more) + "."
+    return f"Versions: {packages}" + f"; {n_more} more are in the record" * bool(n_more) + "."
 
 
 def escape(text: object) -> str:

@@ -126,7 +126,7 @@ class RawRead(Steps):
     ) -> Self:
         """Read the objects that hold the chunks of an array in Zarr, all of them so many times."""
         keys = n_times * list_chunks(stored)
-        expected = _read_all(stored.at("zarr"), keys, n_connections)
+        expected = _read_all(stored.locate("zarr"), keys, n_connections)
         return cls(stored, testbed, n_connections, n_times, keys, expected)
 
     def settings(self) -> Mapping[str, Scalar]:
@@ -150,7 +150,7 @@ class RawRead(Steps):
     def open(self) -> Location:
         """Return where the objects are; there is nothing to open."""
         self.testbed.set_tag("read")
-        return self.stored.at("zarr").through(self.testbed.far.endpoint_url)
+        return self.stored.locate("zarr").through(self.testbed.far.endpoint_url)
 
     def read(self, location: Location) -> list[int]:
         """Read every object and keep nothing but checksums."""
@@ -169,16 +169,18 @@ class RawRead(Steps):
 
 def list_chunks(stored: StoredArray) -> list[str]:
     """List the objects that hold the chunks of an array in Zarr, those that are there."""
-    client = stored.at("zarr").obstore()
+    client = stored.locate("zarr").obstore()
     store = ObjectStore(client, read_only=True)
     array = zarr.open_array(store, path=stored.variable, mode="r")
     encode, grid = array.metadata.encode_chunk_key, np.ndindex(stored.checksums.shape)
-    wanted = {f"{stored.variable}/{encode(at)}" for at in grid}
+    wanted = {f"{stored.variable}/{encode(index)}" for index in grid}
     pages = obstore.list(client, prefix=stored.variable)
-    found = sorted(wanted & {item["path"] for page in pages for item in page})
-    if not found:
-        raise UserError("store", f"no chunk of {stored.at('zarr').url}", "a Zarr array with data")
-    return found
+    stored_keys = sorted(wanted & {item["path"] for page in pages for item in page})
+    if not stored_keys:
+        raise UserError(
+            "store", f"no chunk of {stored.locate('zarr').url}", "a Zarr array with data"
+        )
+    return stored_keys
 
 
 def _read_all(location: Location, keys: Sequence[str], n_connections: int) -> list[int]:
@@ -230,7 +232,7 @@ def max_in_flight(trace: Sequence[RequestRow]) -> int:
 def open_array(stored: StoredArray, reader: ArrayReader) -> da.Array:
     """Open a stored array as a Dask array, a stored chunk a block."""
     chunks = dict(zip(stored.dimensions, stored.chunk_shape, strict=True))
-    dataset = reader.open(stored.at(reader.layout), chunks)
+    dataset = reader.open(stored.locate(reader.layout), chunks)
     corner = tuple(slice(n) for n in stored.shape)
     array: da.Array = dataset[stored.variable].data[corner]
     return array

@@ -159,7 +159,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not plain")
 
 
-def clashes(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:
+def clashes(now: Mapping[str, object], recorded: Mapping[str, object]) -> Iterator[str]:
     """Name the entries that two mappings both have and in which they differ."""
-    both = here.keys() & there.keys()
-    return differences({k: here[k] for k in both}, {k: there[k] for k in both})
+    both = now.keys() & recorded.keys()
+    return differences({k: now[k] for k in both}, {k: recorded[k] for k in both})

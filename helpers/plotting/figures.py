@@ -20,8 +20,10 @@ class _Ticks(LogLocator):
         room = float(self.axis.get_tick_space()) if isinstance(self.axis, Axis) else 9.0
         if isinstance(self.axis, XAxis):  # that counts on four letters a number
             room *= 4 / max(4, *(len(_tell_tick(float(f"{end:.0e}"))) for end in (vmin, vmax)))
-        few = decades <= _FEW_DECADES
-        fitting = (subs for subs in ((1, 2, 5), (1, 3)) if few and len(subs) * decades <= room)
+        is_narrow = decades <= _FEW_DECADES
+        fitting = (
+            subs for subs in ((1, 2, 5), (1, 3)) if is_narrow and len(subs) * decades <= room
+        )
         self.set_params(subs=next(fitting, (1,)), numticks=max(2, int(room)))
         return super().tick_values(vmin, vmax)
 

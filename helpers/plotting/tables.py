@@ -70,11 +70,11 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None) -> pd.DataFra
     Heads are names of the code that end with their unit, as `read_s`. Names of contenders of a
     `kind`, wherever they stand, become labels.
     """
-    spelt = palette.labels(kind) if kind else {}
-    out = frame.map(lambda value: _write_value(value, spelt))
-    out = out.rename(index=lambda name: _write_value(name, spelt))
+    names_shown = palette.labels(kind) if kind else {}
+    out = frame.map(lambda value: _write_value(value, names_shown))
+    out = out.rename(index=lambda name: _write_value(name, names_shown))
     out = out.rename(index=lambda text: spell(text) if _CODE.fullmatch(text) else text)
-    out = out.rename(columns=lambda name: spelt.get(name, spell(str(name))))
+    out = out.rename(columns=lambda name: names_shown.get(name, spell(str(name))))
     out.index.names = [spell(str(name)) if name is not None else None for name in frame.index.names]
     out.columns.names = [None] * out.columns.nlevels
     return out
@@ -86,7 +86,7 @@ _CODE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 def _write_value(value: object, names: Mapping[str, str]) -> str:
     """Write a cell: a number to three digits, truth as yes and no, what is missing as a dash."""
     if isinstance(value, tuple):
-        return ", ".join(_write_value(one, names) for one in value)
+        return ", ".join(_write_value(item, names) for item in value)
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, int | float | np.number):

@@ -49,7 +49,7 @@ def open_service(
     The server computes as much as its clients wait for, and this machine is no faster than one in
     an archive: with a dilation it would be.
     """
-    place = stored.at("zarr")
+    place = stored.locate("zarr")
     application = f"{__name__}:make_application({place.url!r}, {stored.variable!r})"
     flags = ["--preload", f"--workers={N_PROCESSES}", "--timeout=300", "--log-level=critical"]
     command = [sys.executable, "-m", "gunicorn", *flags, application]

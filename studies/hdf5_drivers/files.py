@@ -322,7 +322,7 @@ class StoredFile:
     properties: Mapping[str, FileProperties]  # what each file says of itself
     references_nbytes: Mapping[str, int]  # bytes of references to each
 
-    def at(self, layout: str) -> Location:
+    def locate(self, layout: str) -> Location:
         """Return where the file of a layout lies."""
         return self.location / f"{layout}.h5"
 
@@ -354,7 +354,7 @@ def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[s
 
             keys = [f"{name}.h5", f"{name}.json"]
             facts[name] = stores.prepare(
-                target, made_by, write, name=f"{name}.entry", under=keys
+                target, made_by, write, name=f"{name}.entry", prefixes=keys
             ).facts
     answers = facts["original"]["answers"]
     return StoredFile(

@@ -18,7 +18,7 @@ from studies.hdf5_drivers.drivers import DRIVERS, ONE_VARIABLE, VARIABLES
 from studies.hdf5_drivers.files import StoredFile
 
 DEFAULT = "fsspec-readahead on original"
-READ_AHEAD_MB = DRIVERS["fsspec-readahead"].way.block_nbytes / 1e6
+READ_AHEAD_MB = DRIVERS["fsspec-readahead"].method.block_nbytes / 1e6
 
 KEYS: Mapping[str, str] = {
     "xarray on original": "xarray",

@@ -19,8 +19,8 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
     >>> count_work({**shapes, **asked, "client_chunk_shapes": [[1, 4, 10, 10]], "client_n_chunks": [2]})
     (50.0, 14000)
     """
-    each = [values.get("n_steps") or n for n in values["n_threads"]]  # older records have no such
-    n_steps = len(values["concurrency"]) * values["n_blocks"] * sum(each)
+    counts = [values.get("n_steps") or n for n in values["n_threads"]]  # older records have no such
+    n_steps = len(values["concurrency"]) * values["n_blocks"] * sum(counts)
     n_elements = n_steps * math.prod(values["array_shape"][1:])
     n_chunks = n_elements / math.prod(values["chunk_shape"])
     n_reads = len(values["clients"]) * values["n_blocks"]

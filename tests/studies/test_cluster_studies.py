@@ -47,7 +47,7 @@ class Place:
         """Read a source in the steps of a measurement; `wrong` replaces what it is held to."""
         one = SOURCES[name]
         testbed = self.testbeds[one.layout == "opendap"]
-        made = self.made.get(one.layout)
+        made = self.entries.get(one.layout)
         way = SourceRead(self.array, one.reader, testbed, self.cluster, one, made)
         way = replace(way, **wrong)
         way.prepare()
@@ -88,17 +88,17 @@ def test_wrong_values_are_found(place: Place) -> None:
     for name in ("opendap", "tiledb", "zarr-array"):
         with pytest.raises(CheckError, match="1 of 12 chunks differ"):
             place.read(name, stored=replace(place.array, checksums=wrong))
-    made = place.made["csv"]
+    made = place.entries["csv"]
     sums = [*made.facts["sums"][:-1], made.facts["sums"][-1] + 1]
     with pytest.raises(CheckError, match="csv reads other rows"):
-        place.read("csv", made=replace(made, facts={"sums": sums}))
+        place.read("csv", entry=replace(made, facts={"sums": sums}))
 
 
 def test_slices_of_the_server_are_right(place: Place) -> None:
     """Boxes at random, by the netCDF library: what other servers of the kind give wrong."""
     address = place.testbeds[True].far
     dataset = opendap.OPENDAP.open(address, None)
-    values = READERS["zarr-obstore"].open(place.array.at("zarr"), None)["temperature"]
+    values = READERS["zarr-obstore"].open(place.array.locate("zarr"), None)["temperature"]
     draw = np.random.default_rng(0)
     for _ in range(20):
         ends = [np.sort(draw.choice(n + 1, 2, replace=False)) for n in place.array.shape]
@@ -108,12 +108,12 @@ def test_slices_of_the_server_are_right(place: Place) -> None:
 
 def test_one_parquet_file_is_let_under_a_wide_limit(place: Place) -> None:
     """Whole or by groups, both are let; no process is ended here."""
-    folder, made = place.array.location / "tables" / "parquet", place.made["parquet"]
+    folder, made = place.array.location / "tables" / "parquet", place.entries["parquet"]
     for how in ("whole", "groups"):
         way = apart.ParquetApart(folder, made, how, held_nbytes=1_000_000)
         assert way.check(way.read(None)) == "sums of bits of 14400 rows"
         with pytest.raises(CheckError, match=f"one Parquet file, {how}"):
-            replace(way, made=replace(made, facts={"sums": []})).check([1])
+            replace(way, entry=replace(made, facts={"sums": []})).check([1])
     assert way.check(apart.ENDED) == apart.ENDED
 
 
@@ -121,7 +121,7 @@ def test_one_parquet_file_may_end_its_process(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C++ aborts where it cannot allocate, which is a row; an error of another kind is told."""
-    folder, made = place.array.location / "tables" / "parquet", place.made["parquet"]
+    folder, made = place.array.location / "tables" / "parquet", place.entries["parquet"]
     way = apart.ParquetApart(folder, made, "whole", held_nbytes=1_000_000)
     python = tmp_path / "python"
     monkeypatch.setattr(apart, "sys", SimpleNamespace(executable=str(python)))

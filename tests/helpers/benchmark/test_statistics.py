@@ -221,7 +221,7 @@ def simulate_page(
 
 def slower(page: pd.DataFrame) -> set[str]:
     """Name those that a page calls slower than its best."""
-    others = rank(page, control="0 again").others
+    others = rank(page, control="0 again").comparisons
     return {name for name, one in others.items() if one.verdict == "slower"}
 
 
@@ -253,7 +253,7 @@ def test_ranking_against_the_textbook() -> None:
     found = rank(table, control="b again")
     assert found.best == "b" and found.fastest == ("b",)
     expected = ratio_interval(logs)
-    ratio = found.others["a"].ratio
+    ratio = found.comparisons["a"].ratio
     assert (ratio.centre, ratio.low, ratio.high) == pytest.approx(
         (expected.centre, expected.low, expected.high), rel=1e-4
     )
@@ -296,10 +296,10 @@ def test_gains_are_paired_within_blocks() -> None:
     slow = np.array([1.0, 3.0, 9.0, 2.0, 5.0])
     table = make_steps(a=[list(2.0 * slow), list(slow)], b=[list(slow), list(slow)])
     ours = table[table["contender"] == "a"]
-    found = paired_ratio(ours, 1, 2, by="n_workers")
+    found = paired_ratio(ours, 1, 2, column="n_workers")
     assert (found.centre, found.low, found.high, found.n) == pytest.approx((2, 2, 2, 5))
     with refused("n_workers", "^4 was not measured", "1, 2"):
-        paired_ratio(ours, 1, 4, by="n_workers")
+        paired_ratio(ours, 1, 4, column="n_workers")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_requests_are_predicted_exactly(layout: str, way: FileRead) -> None:
     names = ("fsspec-none", "fsspec-readahead", "xarray", "fsspec-tuned", "obstore-whole")
     for name in names:
         trace = trace_once(replace(way, layout=layout, driver=DRIVERS[name]))
-        found = predict_read(DRIVERS[name].way, recorded, network_of(get_profile("loopback")))
+        found = predict_read(DRIVERS[name].method, recorded, network_of(get_profile("loopback")))
         counted = (len(trace), sum(request.nbytes for request in trace))
         assert (found.n_requests, found.nbytes) == counted, name
 
