@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.plotting.tables import digits
+from helpers.plotting.tables import format_digits
 from wire.errors import UserError, show
 
 SUFFIX = ".findings.csv"
@@ -75,10 +75,10 @@ class Claim:
 CONSTANTS = {"unstable-above": Finding(100 * UNSTABLE_ABOVE, unit="%")}
 """Numbers of the code that pages print by name, as they print what they found."""
 
-Found = Finding | Interval | Comparison | float
+FindingLike = Finding | Interval | Comparison | float
 
 
-def as_finding(result: Found) -> Finding:
+def as_finding(result: FindingLike) -> Finding:
     """Turn what statistics return into a finding, which knows its quantity and the noise of that."""
     if isinstance(result, Finding):
         return result
@@ -94,7 +94,7 @@ def as_finding(result: Found) -> Finding:
 class Findings(UserDict[str, Any]):
     """Findings of a page by the keys under which prose quotes them, checked as they are assigned."""
 
-    def __setitem__(self, key: str, value: Found) -> None:
+    def __setitem__(self, key: str, value: FindingLike) -> None:
         """Keep a finding; refuse what is no number, and keys that every page has."""
         is_number = isinstance(value, Real) and not isinstance(value, bool)
         if not (is_number or isinstance(value, Finding | Interval | Comparison)):
@@ -140,7 +140,7 @@ class Claims(UserDict[str, Any]):
 
 def write_findings(
     record: str | Path,
-    findings: Mapping[str, Found],
+    findings: Mapping[str, FindingLike],
     claims: Mapping[str, bool | np.bool_ | Claim],
     *,
     noise: float,
@@ -173,10 +173,12 @@ def tabulate_finding(finding: Finding) -> dict[str, str]:
     if finding.unit == CLAIM:
         return line | {"value": describe_claim(finding)}
     if math.isfinite(finding.low):
-        line["95 % interval"] = f"{digits(finding.low)} to {digits(finding.high)}"
+        line["95 % interval"] = f"{format_digits(finding.low)} to {format_digits(finding.high)}"
     if math.isfinite(finding.noise):
-        line["noise"] = f"{digits(100 * finding.noise)} %"
-    value = digits(finding.value) if math.isfinite(finding.value) or not finding.verdict else ""
+        line["noise"] = f"{format_digits(100 * finding.noise)} %"
+    value = (
+        format_digits(finding.value) if math.isfinite(finding.value) or not finding.verdict else ""
+    )
     text = ", ".join(filter(None, (value, finding.verdict)))
     return line | {"value": text, "unit": finding.unit}
 
@@ -252,10 +254,10 @@ def format_finding(result: Finding | None, spec: str = "", *, noise: float = mat
     if spec == "count" and result.value.is_integer():
         return f"{result.value:,.0f}"
     if spec == "x":
-        return digits(result.value) + "x" * math.isfinite(result.value)
+        return format_digits(result.value) + "x" * math.isfinite(result.value)
     if spec != "range" or not math.isfinite(result.low):
-        return digits(result.value)
-    value, low, high = (digits(end) for end in (result.value, result.low, result.high))
+        return format_digits(result.value)
+    value, low, high = (format_digits(end) for end in (result.value, result.low, result.high))
     return value if low == high else f"{value} ({low} to {high})"
 
 
@@ -272,4 +274,4 @@ def describe_noise(finding: Finding | None, page_noise: float = math.nan) -> str
     noise = page_noise if finding is None or math.isnan(finding.noise) else finding.noise
     if not noise > UNSTABLE_ABOVE:
         return ""
-    return f"unstable: noise of {digits(100 * noise)} % exceeds {digits(100 * UNSTABLE_ABOVE)} %"
+    return f"unstable: noise of {format_digits(100 * noise)} % exceeds {format_digits(100 * UNSTABLE_ABOVE)} %"

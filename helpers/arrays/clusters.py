@@ -323,7 +323,7 @@ def _open_local(n_threads: int) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _refused(where: str, value: str, allowed: str) -> Iterator[None]:
+def _service_errors(where: str, value: str, allowed: str) -> Iterator[None]:
     """Turn whatever a service or its client answers, or does not, into one line."""
     try:
         yield
@@ -364,7 +364,7 @@ def _open_slurm(n_threads: int, pairs: Sequence[str]) -> Iterator[Cluster]:
         dask.config.set(_NO_PAGES),
         TemporaryDirectory(prefix=".slurm-", dir=Path.cwd()) as shared,
     ):
-        with _refused("cluster_options", ", ".join(pairs), "what this cluster offers"):
+        with _service_errors("cluster_options", ", ".join(pairs), "what this cluster offers"):
             backend = slurm.SLURMCluster(
                 cores=n_threads,
                 processes=1,
@@ -385,7 +385,7 @@ def _open_slurm(n_threads: int, pairs: Sequence[str]) -> Iterator[Cluster]:
 @contextmanager
 def _open_running(n_threads: int, address: str | None) -> Iterator[Cluster]:
     problem = f"address, cluster_address: {address or ''!r}; no scheduler answers"
-    with _refused("cluster_kind", problem, "that of a running one, such as tcp://HOST:8786"):
+    with _service_errors("cluster_kind", problem, "that of a running one, such as tcp://HOST:8786"):
         if not address:  # Dask would start a cluster of its own
             raise ValueError("no address")
         # a client that does not start would make itself Dask's default, and again once it is collected
@@ -411,7 +411,7 @@ def _open_gateway(n_threads: int, address: str | None, pairs: Sequence[str]) -> 
     allowed = "the address of a running Dask Gateway, such as https://HUB/services/dask-gateway"
     with ExitStack() as closing:
         with (
-            _refused("cluster_kind", f"{shown} no Dask Gateway answers", allowed),
+            _service_errors("cluster_kind", f"{shown} no Dask Gateway answers", allowed),
             deadline(_ANSWER_S),
         ):
             gateway = dask_gateway.Gateway(address)
@@ -420,12 +420,12 @@ def _open_gateway(n_threads: int, address: str | None, pairs: Sequence[str]) -> 
         for name, value in (
             {"worker_cores": str(n_threads)} | read_options("gateway", pairs)
         ).items():
-            with _refused(
+            with _service_errors(
                 "cluster_options", f"{name}={value}", f"what it offers: {', '.join(options)}"
             ):
                 options[name] = value if isinstance(options[name], str) else json.loads(value)
         with (
-            _refused("cluster_kind", f"{shown} it starts no cluster", allowed),
+            _service_errors("cluster_kind", f"{shown} it starts no cluster", allowed),
             deadline(_DEADLINE_S),
         ):
             backend = gateway.new_cluster(options)
@@ -437,7 +437,7 @@ def _open_gateway(n_threads: int, address: str | None, pairs: Sequence[str]) -> 
         def scale(n_workers: int) -> None:
             with (
                 warnings.catch_warnings(),
-                _refused("n_workers", f"{n_workers}", "what the gateway grants"),
+                _service_errors("n_workers", f"{n_workers}", "what the gateway grants"),
             ):
                 warnings.simplefilter("error", dask_gateway.client.GatewayWarning)
                 backend.scale(n_workers)

@@ -20,9 +20,9 @@ from zarr.storage import ObjectStore
 from helpers.arrays import readers
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import ArrayReader
-from helpers.arrays.stores import StoredArray, checksum, grid_of
+from helpers.arrays.stores import StoredArray, arrange_checksums, checksum
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.benchmark.provenance import imported, name_beside
+from helpers.benchmark.provenance import imported, name_worker_versions
 from wire.bed.locations import REQUEST_S, Location
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Testbed
@@ -89,7 +89,7 @@ class ArrayRead(Steps):
 
     def versions(self) -> dict[str, str]:
         """Ask the workers what they have imported."""
-        return name_beside("workers", self.cluster.client.run(imported).values())
+        return name_worker_versions("workers", self.cluster.client.run(imported).values())
 
     def check(self, checksums: NDArray[np.uint64]) -> str:
         """Compare what was read with what was written."""
@@ -262,7 +262,7 @@ def read_into_sink(array: da.Array, chunk_shape: tuple[int, ...]) -> da.Array:
 def checksum_chunks(block: NDArray[np.float32], chunk_shape: tuple[int, ...]) -> NDArray[np.uint64]:
     """Compute the XXH3 of each chunk in a block of whole chunks."""
     parts = readers.iterate_blocks(block.shape, chunk_shape)
-    return grid_of((checksum(block[part]) for part in parts), block.shape, chunk_shape)
+    return arrange_checksums((checksum(block[part]) for part in parts), block.shape, chunk_shape)
 
 
 def check_values(checksums: NDArray[np.uint64], stored: StoredArray) -> str:

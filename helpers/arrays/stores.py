@@ -55,7 +55,7 @@ class Entry:
         return sum(int(size) for size, _ in self.files.values())
 
 
-def name_of(made_by: object) -> str:
+def hash_recipe(made_by: object) -> str:
     """Name a place by a hash of everything that decides its bytes."""
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
@@ -79,7 +79,7 @@ def prepare[Place: (Path, Location)](
     client, entry, recipe = location.obstore(), f"{name}.json", json.loads(json.dumps(made_by))
     cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     make_private(locks := cache_folder() / "locks")
-    with FileLock(locks / f"{name_of([location.endpoint_url, location.url, name])}.lock"):
+    with FileLock(locks / f"{hash_recipe([location.endpoint_url, location.url, name])}.lock"):
         old_entry: Entry | None = None  # of another form is as good as none
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             content = json.loads(bytes(obstore.get(client, entry).bytes()))
@@ -161,7 +161,7 @@ def checksum(values: NDArray[Any]) -> int:
     return xxhash.xxh3_64_intdigest(np.ascontiguousarray(values).data)
 
 
-def grid_of(
+def arrange_checksums(
     checksums: Iterable[int], shape: tuple[int, ...], chunk_shape: tuple[int, ...]
 ) -> NDArray[np.uint64]:
     """Lay the checksums of chunks, the last dimension fastest, into an array: an element a chunk."""
@@ -186,7 +186,7 @@ def prepare_array(
     source = hashlib.sha256(sample.source.read_bytes()).hexdigest()
     made_by = [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
     made_by += [sample.amplitude, sample.decimals]
-    target = location / name_of(made_by)
+    target = location / hash_recipe(made_by)
     wanted = sorted(
         {"netcdf", *layouts} if "references" in layouts else {*layouts}, key=readers.LAYOUTS.index
     )
@@ -225,7 +225,7 @@ def prepare_array(
         sample.shape,
         chunk_shape,
         codec,
-        grid_of(checksums, sample.shape, chunk_shape),
+        arrange_checksums(checksums, sample.shape, chunk_shape),
         {layout: entry.nbytes for layout, entry in entries.items()},
     )
 
@@ -334,7 +334,7 @@ def _describe_existing(
         shape,
         chunk_shape,
         str(variable.encoding.get("compressors", "as stored")),
-        grid_of(sums, shape, chunk_shape),
+        arrange_checksums(sums, shape, chunk_shape),
         {"zarr": 4 * math.prod(shape)},
         tuple(str(name) for name in variable.dims),
         is_made=False,

@@ -118,7 +118,7 @@ def tabulate_comparisons(
             comparison.ratio.low,
             comparison.ratio.high,
             comparison.noise,
-            _tell(comparison),
+            _describe_comparison(comparison),
         )
         for key, comparison in comparisons.items()
     ]
@@ -126,7 +126,7 @@ def tabulate_comparisons(
     return pd.DataFrame(lines, columns=heads).set_index([*names])
 
 
-def _tell(comparison: Comparison) -> str:
+def _describe_comparison(comparison: Comparison) -> str:
     if comparison.verdict not in ("indistinguishable", "undecided"):
         return comparison.verdict
     is_alike = comparison.ratio.low > 1 / WORTH and comparison.ratio.high < WORTH

@@ -43,7 +43,7 @@ def median_interval(values: Iterable[float]) -> Interval:
     >>> found.centre, float(found.low), float(found.high), found.n
     (3.0, 1.0, 5.0, 5)
     """
-    sample = finite(values, "values")
+    sample = check_finite(values, "values")
     centre, n = float(np.median(sample)), len(sample)
     if n == 1:
         return Interval(centre, np.nan, np.nan, n)
@@ -52,7 +52,7 @@ def median_interval(values: Iterable[float]) -> Interval:
     return Interval(centre, float(ends.low), float(ends.high), n)
 
 
-def finite(values: Iterable[float], name: str) -> Floats:
+def check_finite(values: Iterable[float], name: str) -> Floats:
     """Turn values into an array, refusing none and not-a-number."""
     sample = np.asarray([*values], dtype=np.float64)
     if not len(sample) or not np.isfinite(sample).all():
@@ -67,7 +67,9 @@ def unpaired_ratio(numerator: Iterable[float], denominator: Iterable[float]) -> 
     keeps its own scatter: the interval is Welch's t on the logarithms. It knows what varied within
     each record, and not what another day on the same machine would have changed.
     """
-    sides = [finite(values, name) for name, values in (("over", numerator), ("under", denominator))]
+    sides = [
+        check_finite(values, name) for name, values in (("over", numerator), ("under", denominator))
+    ]
     if min(map(min, sides)) <= 0:
         raise UserError("over, under", "a duration of 0 or less", "above 0")
     over_logs, under_logs = map(np.log, sides)
@@ -324,7 +326,7 @@ def can_rank(df: pd.DataFrame, *readers: str, n_processors: int = 0) -> bool:
     return counts or client_share(df, *readers) <= MOST_COMPUTED
 
 
-def compare(
+def compare_contenders(
     df: pd.DataFrame,
     a: str,
     b: str,

@@ -47,7 +47,7 @@ class CacheSettings:
     ttl_s: float = 86400  # that an entry lives, but for those of titiler itself
 
 
-class Cache:
+class DatasetCache:
     """Open each time: no cache. The others keep datasets, or the bytes to open them with."""
 
     is_shared: ClassVar[bool] = False
@@ -91,7 +91,7 @@ def import_open_zarr() -> Any:
     return open_zarr
 
 
-class KeepingCache(Cache):
+class KeepingCache(DatasetCache):
     """Keep what was opened; a request that comes while another opens the same dataset waits for it."""
 
     def __init__(self, origin: Origin, settings: CacheSettings) -> None:
@@ -284,7 +284,7 @@ class DiskCache(KeepingCache):
         return None if sealed is None else unseal(name, self._settings.key, sealed, self._origin)
 
 
-class FileCache(Cache):
+class FileCache(DatasetCache):
     """Open each dataset through fsspec's `filecache`, one for all threads as it was published.
 
     It keeps whole objects as files, chunks too, and not what was opened. It takes as many objects
@@ -334,14 +334,14 @@ class VersionedRedisCache(VersionedCache, RedisCache):
     """Of bytes in a Redis."""
 
 
-def _keep_versions(origin: Origin, settings: CacheSettings) -> Cache:
+def _keep_versions(origin: Origin, settings: CacheSettings) -> DatasetCache:
     """Keep datasets until the process ends: the chunks of a version live as long as its dataset."""
     return VersionedLruCache(origin, replace(settings, ttl_s=math.inf))
 
 
-_MADE_OF: Mapping[str, tuple[Callable[[Origin, CacheSettings], Cache], type[Origin]]] = {
-    "as-shipped": (Cache, ShippedOrigin),
-    "none": (Cache, Origin),
+_MADE_OF: Mapping[str, tuple[Callable[[Origin, CacheSettings], DatasetCache], type[Origin]]] = {
+    "as-shipped": (DatasetCache, ShippedOrigin),
+    "none": (DatasetCache, Origin),
     "lru": (LruCache, Origin),
     "redis": (RedisCache, Origin),
     "diskcache": (DiskCache, Origin),
@@ -358,7 +358,7 @@ CACHES = tuple(_MADE_OF)
 """Contenders, what titiler.xarray ships with first."""
 
 
-def open_cache(name: str, location: Location, settings: CacheSettings) -> Cache:
+def open_cache(name: str, location: Location, settings: CacheSettings) -> DatasetCache:
     """Make a contender, empty, of the datasets below a place."""
     cache, origin = _MADE_OF[name]
     return cache(origin(location), settings)

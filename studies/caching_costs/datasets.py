@@ -106,7 +106,7 @@ def prepare_datasets(location: Location, specs: Sequence[DatasetSpec], *, seed: 
             _WRITERS[spec.kind](place / spec.name, make_dataset(spec, seed=seed), spec)
         return {}
 
-    target = location / f"maps-{stores.name_of(made_by)}"
+    target = location / f"maps-{stores.hash_recipe(made_by)}"
     prefixes = [f"{spec.name}/" for spec in specs]
     entry = stores.prepare(target, made_by, write, name="maps", prefixes=prefixes)
     return Datasets(target, tuple(specs), entry.nbytes)

@@ -103,7 +103,7 @@ def measure_savings(alone: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["dataset", "contender", "times"])
 
 
-def foretell_versions(alone: pd.DataFrame) -> Interval:
+def predict_versions(alone: pd.DataFrame) -> Interval:
     """Foretell how many times as fast as no cache datasets by version in the process are.
 
     What a version costs is taken from Redis, with it and without, for each dataset in each block.

@@ -100,11 +100,11 @@ def find_all(rows: pd.DataFrame) -> dict[str, Finding]:
     names, findings = {*loads["contender"]}, {}
     for key, (a, b) in PAIRS.items():
         if {a, b} <= names:
-            ratio = statistics.compare(loads, a, b, value="whole_s", control="control")
+            ratio = statistics.compare_contenders(loads, a, b, value="whole_s", control="control")
             findings[key] = replace(as_finding(ratio), quantity=f"{a} over {b}, latency_s")
     for kind in ("netcdf", "unconsolidated", "references"):
         if f"{kind}|p50_s" in loads and {"none", "filecache-in-turn"} <= names:
-            ratio = statistics.compare(
+            ratio = statistics.compare_contenders(
                 loads, "none", "filecache-in-turn", value=f"{kind}|p50_s", control="control"
             )
             quantity = f"none over filecache-in-turn on {kind}, latency_s"

@@ -29,7 +29,12 @@ from titiler.xarray.factory import TilerFactory
 from titiler.xarray.io import Reader
 
 from helpers.benchmark.provenance import imported
-from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, CacheSettings, open_cache
+from studies.caching_costs.caches import (
+    SHIPPED_ENVIRONMENT,
+    CacheSettings,
+    DatasetCache,
+    open_cache,
+)
 from studies.caching_costs.datasets import HOST, Datasets, DatasetSpec
 from wire.bed.locations import Location
 from wire.children import Child, start_child
@@ -84,7 +89,7 @@ class Timed:
         await self.app(scope, receive, send_timed)
 
 
-def make_app(specs: Sequence[DatasetSpec], cache: Cache) -> FastAPI:
+def make_app(specs: Sequence[DatasetSpec], cache: DatasetCache) -> FastAPI:
     """Make the application: titiler's tiles of datasets, opened through a cache, and what is imported."""
     specs_by_name = {spec.name: spec for spec in specs}
 

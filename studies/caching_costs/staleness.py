@@ -150,7 +150,7 @@ class Change(Steps):
         return f"{len(shown) - 1} tiles compared with uncached ones"
 
 
-def contend_trials(trials: Trials) -> list[Contender]:
+def make_contenders(trials: Trials) -> list[Contender]:
     """Make each cache a contender of the trials."""
     return [Contender(name, Change(name, trials)) for name in WATCHED]
 
@@ -191,14 +191,14 @@ def _watch(location: Location, settings: CacheSettings) -> dict[str, dict[str, O
     import_open_zarr().cache_clear()  # of trials before this one
     _write(location / "truth", "zarr", is_after=False)
     _write(location / "truth", "zarr", is_after=True)
-    truth = _ask_by("none", location / "truth", "zarr", settings)()
+    truth = _make_requests("none", location / "truth", "zarr", settings)()
     outcomes_by_name: dict[str, dict[str, Outcome]] = {}
     requests: dict[str, Callable[[], list[bytes]]] = {}
     before: dict[str, list[bytes]] = {}
     for name, (cache, kind) in WATCHED.items():
         place = location / name
         _write(place, kind, is_after=False)
-        requests[name] = _ask_by(cache, place, kind, settings)
+        requests[name] = _make_requests(cache, place, kind, settings)
         start, before[name] = time.monotonic(), requests[name]()
         _write(place, kind, is_after=True)
         judged = map(_judge, requests[name](), before[name], truth)
@@ -212,7 +212,7 @@ def _watch(location: Location, settings: CacheSettings) -> dict[str, dict[str, O
     return outcomes_by_name
 
 
-def _ask_by(cache: str, place: Location, kind: DatasetKind, settings: CacheSettings) -> Callable[[], list[bytes]]:  # fmt: skip
+def _make_requests(cache: str, place: Location, kind: DatasetKind, settings: CacheSettings) -> Callable[[], list[bytes]]:  # fmt: skip
     """Start a service in this process; what returns asks it for all tiles, of which one that fails is empty."""
     specs = [replace(_BEFORE, name=name, kind=kind) for name in _CHANGED]
     opened = open_cache(cache, place, settings)

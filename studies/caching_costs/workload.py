@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.benchmark.provenance import name_beside
-from studies.caching_costs.caches import Cache, CacheSettings, dump, open_valkey
+from helpers.benchmark.provenance import name_worker_versions
+from studies.caching_costs.caches import CacheSettings, DatasetCache, dump, open_valkey
 from studies.caching_costs.datasets import Datasets, DatasetSpec, Origin
 from studies.caching_costs.load import Generator, Tile, open_generator, summarise, tile_path
 from studies.caching_costs.service import Service, make_app, open_service
@@ -107,7 +107,7 @@ def plan_workload(datasets: Datasets, *, n_tiles: int, seed: int) -> Workload:
 
 def make_tiles(specs: Sequence[DatasetSpec], origin: Origin, paths: Sequence[str]) -> list[bytes]:
     """Make tiles without a cache, by the application of the services in this process."""
-    client = TestClient(make_app(specs, Cache(origin, CacheSettings(b""))))
+    client = TestClient(make_app(specs, DatasetCache(origin, CacheSettings(b""))))
     with warnings.catch_warnings(action="ignore"):  # of libraries, which would show on the page
         return [client.get(path).content for path in paths]
 
@@ -198,8 +198,8 @@ class CacheLoad(Steps):
     def versions(self) -> dict[str, str]:
         """Look up what the service and the load generator have imported."""
         return {
-            **name_beside("load generator", [self.generator.versions()]),
-            **name_beside("tile service", [self.service.versions()]),
+            **name_worker_versions("load generator", [self.generator.versions()]),
+            **name_worker_versions("tile service", [self.service.versions()]),
         }
 
 

@@ -22,14 +22,14 @@ from helpers.benchmark import statistics
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
-from helpers.findings import Finding, Found
+from helpers.findings import Finding, FindingLike
 from helpers.plotting import tables
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHARCOAL
 from studies.chunk_shape import layouts
 from studies.chunk_shape.findings import list_biases, tabulate
 from studies.chunk_shape.layouts import FILTERS, ChunkLayout, drop_pages
-from studies.chunk_shape.workload import HyperslabRead, contend_read, leave_first
+from studies.chunk_shape.workload import HyperslabRead, leave_first, make_contender
 from wire.errors import UserError
 from wire.models.access import Shape, balanced_chunk_shape
 
@@ -164,13 +164,13 @@ def plan_rewrites(
     ]
 
 
-def contend_all(reads: Sequence[HyperslabRead], rewrites: Sequence[Rewrite]) -> list[Contender]:
+def make_contenders(reads: Sequence[HyperslabRead], rewrites: Sequence[Rewrite]) -> list[Contender]:
     """Make a contender of each series and slice, a second copy of one layout's, and each rewrite."""
     unboxed = [read for read in reads if read.access.name != "box"]
     copied = [replace(read) for read in unboxed if read.layout.name == COPIED]
     contenders = [
-        *map(contend_read, unboxed),
-        *(contend_read(read, "control", COPIED) for read in copied),
+        *map(make_contender, unboxed),
+        *(make_contender(read, "control", COPIED) for read in copied),
     ]
     for rewrite in rewrites:
         point = {"access": "rewrite", "medium": "hdf5", "target": rewrite.layout.name}
@@ -271,14 +271,14 @@ def draw_study(axes: Sequence[Axes], biases: pd.DataFrame, rewrites: pd.DataFram
     for name, (table, column) in drawn.items():
         ends: Any = [table[column] - table["low"], table["high"] - table[column]]
         axes[int(name != "ours")].errorbar(
-            _spell(table.index), table[column], ends, fmt="o", label=name
+            _shorten_names(table.index), table[column], ends, fmt="o", label=name
         )
     published = read_study().reindex(biases.index)["theirs, bias"]
-    axes[0].plot(_spell(published.index), published, "D", label="published", **hollow)
+    axes[0].plot(_shorten_names(published.index), published, "D", label="published", **hollow)
     for column, marker in {"theirs, disk": "D", "theirs, ssd": "s"}.items():
         published_over = read_rewrites()[column].droplevel(1)
         axes[1].plot(
-            _spell(published_over.index),
+            _shorten_names(published_over.index),
             published_over,
             marker,
             label=column.replace("theirs", "h5repack, published"),
@@ -291,19 +291,19 @@ def draw_study(axes: Sequence[Axes], biases: pd.DataFrame, rewrites: pd.DataFram
         ax.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.4), frameon=False)
 
 
-def _spell(names: Iterable[Any]) -> list[str]:
+def _shorten_names(names: Iterable[Any]) -> list[str]:
     """Spell layouts as short as an axis has room."""
     return [re.sub("balanced |contiguous, ", "", name) for name in names]
 
 
 def find_all(
     rows: pd.DataFrame, blocks: pd.DataFrame, biases: pd.DataFrame, stored: pd.Series[float]
-) -> dict[str, Found]:
+) -> dict[str, FindingLike]:
     """Find what the page prints, as far as its tools were there."""
     part: Any = compare_first(rows)["balanced 4 KiB", "series"]
     first = np.log(part.to_numpy(np.float64))
     quantity = "first read over later ones, series, balanced 4 KiB"
-    results: dict[str, Found] = {
+    results: dict[str, FindingLike] = {
         **list_biases(biases, ["hdf5"], {f"bias-{n}-kib": f"balanced {n} KiB" for n in (8, 4)}),
         "shape-over-size": compare_shapes(blocks),
         "first-read-4-kib": replace(statistics.ratio_interval(first), quantity=quantity),

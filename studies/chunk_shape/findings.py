@@ -69,7 +69,7 @@ def add_two_copies(blocks: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([blocks, mixed], ignore_index=True)
 
 
-def least(intervals: Iterable[Interval]) -> Interval:
+def find_smallest(intervals: Iterable[Interval]) -> Interval:
     """Take the least of several gains, and the least of the ends of their intervals.
 
     Of a gain over the best of several that is the gain: the least low end lies below it
@@ -120,12 +120,12 @@ def contrast(part: pd.DataFrame, over: Mapping[str, Interval]) -> dict[str, Inte
     too, so it is what the search gains by both.
     """
     rules = rank_rules(over)
-    gains = {"proportions": least(over[key] for key in rules)}
+    gains = {"proportions": find_smallest(over[key] for key in rules)}
     if len(rules) > 1:
         gains["bytes"] = statistics.paired_ratio(part, rules[-1], rules[0], value=MIX)
     pairs = [pair for pair in FOR_ONE_ACCESS.items() if {*pair} <= {*over}]
     if pairs:
-        gains["bad proportions"] = least(
+        gains["bad proportions"] = find_smallest(
             statistics.paired_ratio(part, *pair, value=MIX) for pair in pairs
         )
     return gains

@@ -125,7 +125,7 @@ def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
         np.save(draft / "values.npy", np.concatenate(parts)[:, 0])
         return {}
 
-    place = cache_folder() / "chunkings" / f"values-{stores.name_of(made_by)}"
+    place = cache_folder() / "chunkings" / f"values-{stores.hash_recipe(made_by)}"
     stores.prepare(place, made_by, write)
     return np.asarray(np.load(place / "values.npy"), np.float32)
 
@@ -153,7 +153,7 @@ def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path
             file.create_dataset("t", data=values.transpose(chunk_layout.axes), **options)
         return {}
 
-    place = cache_folder() / "chunkings" / f"hdf5-{stores.name_of(made_by)}"
+    place = cache_folder() / "chunkings" / f"hdf5-{stores.hash_recipe(made_by)}"
     stores.prepare(place, made_by, write)
     return place / "array.h5"
 
@@ -172,7 +172,7 @@ def prepare_zarr(
         array[...] = values
         return {}
 
-    name = f"chunkings-{stores.name_of(made_by)}"
+    name = f"chunkings-{stores.hash_recipe(made_by)}"
     stores.prepare(location / name, made_by, write, name="array", prefixes=["array/"])
     return f"{name}/array"
 

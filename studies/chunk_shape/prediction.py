@@ -19,12 +19,12 @@ from studies.chunk_shape.layouts import Medium
 from studies.chunk_shape.workload import (
     N_CONNECTIONS,
     HyperslabRead,
-    Plan,
+    ReadPlan,  # fmt: skip
     count_object_io,
     draw_hyperslabs,
     leave_first,
     make_reads,
-)  # fmt: skip
+)
 from wire.bed.networks import Profile
 from wire.bed.testbed import Testbed
 from wire.models.access import IoCounts, Shape, Store, access_seconds
@@ -54,7 +54,7 @@ def pool(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_calibrating_reads(
-    media: Sequence[Medium], testbed: Testbed, plan: Plan
+    media: Sequence[Medium], testbed: Testbed, plan: ReadPlan
 ) -> list[HyperslabRead]:
     """Write the layouts that calibrate a disk; positions are drawn with another seed."""
     if "hdf5" not in media:
@@ -141,7 +141,7 @@ def share_out(
     return shared
 
 
-def compare(
+def compare_predicted(
     rows: pd.DataFrame, stores: Mapping[Medium, Store], reads: Sequence[HyperslabRead]
 ) -> pd.DataFrame:
     """Put predicted next to measured medians, each of the boxes that are read.

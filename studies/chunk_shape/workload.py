@@ -47,7 +47,7 @@ class Hyperslabs:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReadPlan:
     """What is read, wherever it lies, and how."""
 
     values: NDArray[np.float32]  # the array
@@ -186,7 +186,7 @@ def leave_first(items: Any) -> Any:
 
 
 def make_reads(
-    medium: Medium, testbed: Testbed | None, plan: Plan, chosen: Sequence[ChunkLayout]
+    medium: Medium, testbed: Testbed | None, plan: ReadPlan, chosen: Sequence[ChunkLayout]
 ) -> list[HyperslabRead]:
     """Write each layout that a medium holds, and make the reads of its accesses.
 
@@ -219,7 +219,7 @@ def make_reads(
     return reads
 
 
-def contend_read(read: HyperslabRead, name: str = "", control_of: str | None = None) -> Contender:
+def make_contender(read: HyperslabRead, name: str = "", control_of: str | None = None) -> Contender:
     """Make a contender of a layout and an access, under the name of the layout or another."""
     return Contender(
         name or read.layout.name,
@@ -230,11 +230,11 @@ def contend_read(read: HyperslabRead, name: str = "", control_of: str | None = N
     )
 
 
-def contend_all(reads: Sequence[HyperslabRead]) -> list[Contender]:
+def make_contenders(reads: Sequence[HyperslabRead]) -> list[Contender]:
     """Make a contender of each read, and for noise a second one of what we chose on each medium."""
     chosen_reads = [replace(read) for read in reads if read.layout.name == layouts.OURS]
-    copies = [contend_read(read, "control", layouts.OURS) for read in chosen_reads]
-    return [*map(contend_read, reads), *copies]
+    copies = [make_contender(read, "control", layouts.OURS) for read in chosen_reads]
+    return [*map(make_contender, reads), *copies]
 
 
 class ChunkIndex(NamedTuple):

@@ -100,7 +100,7 @@ def compare_gain(rows: pd.DataFrame, name: str, *, control: str) -> Comparison:
 
     The ratio is the time of the defaults over that of the reader; the verdict is the reader's.
     """
-    gain = statistics.compare(rows, TODAY, name, control=control, value="s_per_gb")
+    gain = statistics.compare_contenders(rows, TODAY, name, control=control, value="s_per_gb")
     turned: dict[str, statistics.Verdict] = {"slower": "faster", "faster": "slower"}
     return dataclasses.replace(gain, verdict=turned.get(gain.verdict, gain.verdict))
 

@@ -21,7 +21,7 @@ from wire.host import n_cores
 from wire.models import transfer
 from wire.models.transfer import network_of
 
-Clients = Mapping[str, transfer.Client]
+Clients = Mapping[str, transfer.ClientModel]
 
 TASK_S, GRAPH_S = 0.165e-3, 0.0266e-3
 """Seconds of a Dask scheduler for a task, while it runs and before the first one does.
@@ -58,7 +58,9 @@ def read_clients(
     return clients
 
 
-def predict(clients: Clients, profile: Profile, arrays: Mapping[int, StoredArray]) -> pd.DataFrame:
+def predict_curve(
+    clients: Clients, profile: Profile, arrays: Mapping[int, StoredArray]
+) -> pd.DataFrame:
     """Predict the read of each contender at each number of workers, and the bottleneck.
 
     `arrays` are what a cluster reads, by its number of workers.
@@ -68,7 +70,7 @@ def predict(clients: Clients, profile: Profile, arrays: Mapping[int, StoredArray
         network = network_of(profile, streams_per_worker=client.connections_per_worker)
         for n, stored in arrays.items():
             counts = {"n_chunks": stored.n_chunks, "n_workers": n, "n_cores": n_cores()}
-            prediction = transfer.predict(network, client, **counts)
+            prediction = transfer.predict_transfer(network, client, **counts)
             lines.append(
                 (
                     name,
@@ -90,7 +92,7 @@ def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFr
 
 
 def find_end(
-    client: transfer.Client, profile: Profile, *, n_chunks: int, most: int = 1024
+    client: transfer.ClientModel, profile: Profile, *, n_chunks: int, most: int = 1024
 ) -> tuple[int, str] | None:
     """Find the workers, doubled from one on, at which what all share ends growth, and what it is.
 
@@ -100,7 +102,7 @@ def find_end(
     bare, n = slow_down(client, 0), 1
     while n <= most:
         counts = {"n_chunks": n * n_chunks, "n_workers": n, "n_cores": n_cores(), "n_draws": 1}
-        limit = transfer.predict(network, bare, **counts).limit
+        limit = transfer.predict_transfer(network, bare, **counts).limit
         if limit in ("shared link", "request rate"):
             return n, limit
         n *= 2
@@ -113,7 +115,7 @@ MOST_SHARE = 0.2
 _MOST_DILATION = 10_000  # as a case may have at most
 
 
-def slow_down(client: transfer.Client, factor: float) -> transfer.Client:
+def slow_down(client: transfer.ClientModel, factor: float) -> transfer.ClientModel:
     """Make a client's own work take so many times as long."""
     cpu_s, wait_s = factor * client.cpu_s_per_chunk, factor * client.wait_s_per_chunk
     return replace(client, cpu_s_per_chunk=cpu_s, wait_s_per_chunk=wait_s)
@@ -129,7 +131,7 @@ def find_share(
     number of workers.
     """
 
-    def time_s(client: transfer.Client, n: int, faster: float) -> float:
+    def time_s(client: transfer.ClientModel, n: int, faster: float) -> float:
         network = network_of(profile, streams_per_worker=client.connections_per_worker)
         arguments = network, slow_down(client, 1 / faster), n_chunks[n]
         return transfer.predict_s(*arguments, n_workers=n, n_cores=n_cores())

@@ -41,7 +41,7 @@ PATIENCE_S = 60.0
 _STACK_NBYTES = 64_000_000  # of threads that begin after the limit is set
 
 
-def environment_of(place: Location) -> dict[str, str]:
+def make_environment(place: Location) -> dict[str, str]:
     """Make the environment of a process that reads from a store, with its credentials."""
     variables = {
         "AWS_ENDPOINT_URL": place.endpoint_url,
@@ -109,7 +109,7 @@ class ParquetApart(Steps):
         """Read in a process of its own, and say what it found or how it ended."""
         arguments = [self.folder.url, self.part, str(LIMIT * self.held_nbytes)]
         command = [sys.executable, "-m", __name__, "parquet", *arguments]
-        with start_child(command, env=environment_of(self.folder)) as child:
+        with start_child(command, env=make_environment(self.folder)) as child:
             code = child.wait(timeout_s=5 * PATIENCE_S)
             answer = child.last_log_line() or '""'
         if code == 128 + signal.SIGABRT:  # as C++ ends where it cannot allocate
@@ -147,12 +147,12 @@ def try_entries(names: Sequence[str]) -> dict[str, dict[str, Any]]:
             except UserError as error:
                 answers[name] = {"reason": f"nothing in {PATIENCE_S:g} s: {error}"}
     return {
-        name: answer | {"reason": _tell(answer.get("reason", ""))}
+        name: answer | {"reason": _shorten_reason(answer.get("reason", ""))}
         for name, answer in answers.items()
     }
 
 
-def _tell(reason: object) -> str:
+def _shorten_reason(reason: object) -> str:
     return redact(" ".join(str(reason).split()))[:300]
 
 
@@ -191,7 +191,7 @@ class EntryRead(Steps):
             with deadline(PATIENCE_S):
                 array = _open_entry(self.name)
         except Exception as error:  # whatever a store or its client says
-            self.absent = _tell(error)
+            self.absent = _shorten_reason(error)
             return None
         places = islice(np.ndindex(*array.numblocks), self.n_chunks)
         parts = [array.blocks[place] for place in places]
@@ -206,7 +206,7 @@ class EntryRead(Steps):
             distributed.wait(futures, timeout=PATIENCE_S * math.ceil(self.n_chunks / 8))  # type: ignore[no-untyped-call]
             return self.cluster.client.gather(futures)  # type: ignore[no-untyped-call]
         except Exception as error:  # of a task, or that it is late
-            self.absent = _tell(f"{type(error).__name__}: {error}")
+            self.absent = _shorten_reason(f"{type(error).__name__}: {error}")
             self.cluster.client.cancel(futures)  # type: ignore[no-untyped-call]
             return None
 

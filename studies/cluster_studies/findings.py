@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.findings import Claim, Found, as_finding
+from helpers.findings import Claim, FindingLike, as_finding
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import find_style, labels
 from helpers.plotting.tables import trace_of
@@ -107,7 +107,7 @@ def measure_link(rows: pd.DataFrame, name: str) -> Interval:
 
 
 def judge_claims(
-    findings: Mapping[str, Found], bounds: Mapping[str, tuple[str, float, float]]
+    findings: Mapping[str, FindingLike], bounds: Mapping[str, tuple[str, float, float]]
 ) -> dict[str, Claim]:
     """Say of each claim whether the whole interval of its finding lies within bounds."""
     known_findings = {key: as_finding(result) for key, result in findings.items()}

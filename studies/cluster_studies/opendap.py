@@ -18,7 +18,7 @@ from zarr.storage import ObjectStore
 
 from helpers.arrays.readers import ArrayReader, Chunks
 from helpers.arrays.stores import StoredArray
-from studies.cluster_studies.apart import environment_of
+from studies.cluster_studies.apart import make_environment
 from wire.bed.locations import Location, parse_location
 from wire.bed.networks import Profile
 from wire.bed.testbed import Testbed, open_behind
@@ -58,7 +58,7 @@ def open_service(
         place,
         profile,
         seed=seed,
-        env=environment_of(place),
+        env=make_environment(place),
     )
 
 

@@ -94,7 +94,7 @@ def write_tables(
     return [int(total) for total in sums]
 
 
-def options_of_then(folder: Location, nbytes: int, of_then: float = 57e6) -> dict[str, Any]:
+def make_old_options(folder: Location, nbytes: int, of_then: float = 57e6) -> dict[str, Any]:
     """Give s3fs the settings of then: one request for a range, and 5 MiB read ahead, to scale.
 
     To the bytes that a task reads they are as to the 57 MB of a chunk or partition of 2022.
@@ -106,7 +106,7 @@ def options_of_then(folder: Location, nbytes: int, of_then: float = 57e6) -> dic
 def read_csv(folder: Location, stored: StoredArray) -> Any:
     """Open text, one file or many, in partitions of about as many rows as a file in parts has."""
     nbytes = _LINE_NBYTES * math.prod(cut(stored)[1])
-    options = {"storage_options": options_of_then(folder, nbytes), "blocksize": nbytes}
+    options = {"storage_options": make_old_options(folder, nbytes), "blocksize": nbytes}
     return dd.read_csv(f"{folder.url}/*.csv", dtype=float, **options)
 
 

@@ -343,7 +343,7 @@ def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[s
     folder of their own below `location`.
     """
     made_by = [_LAYOUT_GENERATION, _CONTENT_GENERATION, asdict(granule)]
-    target = location / f"granule-{stores.name_of(made_by)}"
+    target = location / f"granule-{stores.hash_recipe(made_by)}"
     facts: dict[str, Mapping[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         start = functools.cache(lambda: Maker(granule, target, Path(folder)))

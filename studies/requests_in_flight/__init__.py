@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.parameters import Study, later
+from helpers.parameters import Study, lazy_import
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
@@ -34,5 +34,7 @@ STUDY = Study(
     headline="setting-to-copy",
     by_name=("other-region", "fixed-delay", "one-pipe", "real-s3"),
     # what the published case asks for, scaled
-    expect=later("helpers.cost_tables", "expect_like", "requests-in-flight/in-region", count_work),
+    expect=lazy_import(
+        "helpers.cost_tables", "expect_like", "requests-in-flight/in-region", count_work
+    ),
 )

@@ -213,7 +213,7 @@ def compare_fakes() -> pd.DataFrame:
     return pd.concat([published[columns], pd.DataFrame(lines, columns=columns)], ignore_index=True)
 
 
-def tell_code(setting: Setting) -> str:
+def write_code(setting: Setting) -> str:
     """Write a setting as the lines that a user copies."""
     return (
         f'zarr.config.set({{"async.concurrency": {setting.concurrency}}})\n'

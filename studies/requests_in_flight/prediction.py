@@ -15,7 +15,7 @@ from wire.models import transfer
 from wire.models.transfer import network_of
 
 
-def predict(
+def predict_settings(
     calibrated: pd.DataFrame,
     settings: Sequence[Setting],
     profile: Profile,
@@ -57,7 +57,9 @@ def predict(
             n_cores=cores,
             connections_per_worker=setting.in_flight,
         )
-        prediction = transfer.predict(network, client, n_chunks=n_all, n_workers=1, n_cores=cores)
+        prediction = transfer.predict_transfer(
+            network, client, n_chunks=n_all, n_workers=1, n_cores=cores
+        )
         request_s = network.first_byte_mean_s + wire_nbytes / network.stream_nbytes_per_s
         asks = min(setting.in_flight / request_s, network.aggregate_nbytes_per_s / wire_nbytes)
         rate, burst = network.requests_per_s, BURST_S * network.requests_per_s

@@ -60,7 +60,7 @@ def _open_file(file: Any, stored: StoredArray, **options: Any) -> Any:
 def _open_file_object(folder: Location, stored: StoredArray) -> Any:
     """Open netCDF over a file object of s3fs with the read-ahead of 2020, to scale."""
     nbytes = 4 * math.prod(stored.chunk_shape)
-    options = tables.options_of_then(folder, nbytes, _CHUNK_NBYTES_OF_2020)
+    options = tables.make_old_options(folder, nbytes, _CHUNK_NBYTES_OF_2020)
     return _open_file(fsspec.filesystem("s3", **options).open(f"{folder.path}/array.nc"), stored)
 
 
@@ -81,7 +81,7 @@ def _open_by_intake(folder: Location, stored: StoredArray, *, of_then: bool) -> 
     """Open netCDF through an entry of an Intake catalogue, with blocks of a stored chunk."""
     options = folder.fsspec_options()
     if of_then:
-        options = tables.options_of_then(folder, 4 * math.prod(stored.chunk_shape))
+        options = tables.make_old_options(folder, 4 * math.prod(stored.chunk_shape))
     data = datatypes.HDF5(f"{folder.url}/array.nc", storage_options=options)
     catalog = intake.Catalog()
     catalog["map"] = intake_readers.XArrayDatasetReader(data, chunks=_chunks(stored), **_AS_STORED)

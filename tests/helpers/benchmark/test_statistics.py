@@ -17,7 +17,7 @@ from helpers.benchmark.statistics import (
     add_throughputs,
     can_rank,
     client_share,
-    compare,
+    compare_contenders,
     judge,
     judge_gain,
     log_noise,
@@ -268,12 +268,16 @@ def test_a_reader_and_its_copy_get_one_verdict() -> None:
     noise = noise_ratio(table, "a again")
     apart = {judge(paired_ratio(table, name, "b"), noise).verdict for name in ("a", "a again")}
     assert apart == {"slower", "indistinguishable"}  # each by itself
-    one, copy = (compare(table, name, "b", control="a again") for name in ("a", "a again"))
+    one, copy = (
+        compare_contenders(table, name, "b", control="a again") for name in ("a", "a again")
+    )
     assert one == copy
-    assert compare(table, "b", "a", control="a again") == compare(
+    assert compare_contenders(table, "b", "a", control="a again") == compare_contenders(
         table, "b", "a again", control="a again"
     )
-    assert compare(table, "a", "a again", control="a again").verdict == "indistinguishable"
+    assert (
+        compare_contenders(table, "a", "a again", control="a again").verdict == "indistinguishable"
+    )
     swapped = make_table(
         a=[1.09, 1.10, 1.10, 1.11, 1.10], b=b, a_again=[1.06, 1.00, 1.20, 1.02, 1.16]
     )

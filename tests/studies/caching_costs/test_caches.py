@@ -22,8 +22,8 @@ from itsdangerous import BadSignature, Signer
 from studies.caching_costs.caches import (
     CACHES,
     SHIPPED_ENVIRONMENT,
-    Cache,
     CacheSettings,
+    DatasetCache,
     dump,
     import_open_zarr,
     open_cache,
@@ -36,7 +36,7 @@ from tests.refusals import refused
 
 KEY = b"0123456789abcdef0123456789abcdef"
 ENTRY = "arrays-over-the-wire:single-4mib"
-Make = Callable[..., Cache]
+Make = Callable[..., DatasetCache]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def make(
         monkeypatch.setenv(variable, value)
     import_open_zarr().cache_clear()
 
-    def make_one(name: str, **settings: Any) -> Cache:
+    def make_one(name: str, **settings: Any) -> DatasetCache:
         return open_cache(name, datasets.location, CacheSettings(KEY, redis_url, **settings))
 
     return make_one

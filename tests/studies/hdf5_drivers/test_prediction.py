@@ -93,7 +93,7 @@ def test_gains_are_over_the_default() -> None:
     ones = findings.compare_one(rows)
     assert ones["obstore-whole on original"].centre == pytest.approx(4)
     assert findings.measured(rows)["contender"].iloc[0] == "fsspec-readahead"
-    assert findings.key_of("fsspec-tuned on front") == "fsspec-tuned-on-front"
+    assert findings.make_key("fsspec-tuned on front") == "fsspec-tuned-on-front"
 
 
 def test_predictions_stand_next_to_what_was_measured() -> None:

@@ -64,7 +64,9 @@ def test_a_process_has_its_part_of_what_is_shared() -> None:
 def test_requests_in_flight_are_the_product() -> None:
     """And the name says which setting it was."""
     assert [one.in_flight for one in SETTINGS] == [4, 64, 16, 256]
-    assert Setting(4, 64).name == "4 x 64" and "num_workers=4" in findings.tell_code(Setting(4, 64))
+    assert Setting(4, 64).name == "4 x 64" and "num_workers=4" in findings.write_code(
+        Setting(4, 64)
+    )
 
 
 def test_the_fewest_requests_of_the_quickest_safe_ones_are_chosen() -> None:
@@ -109,7 +111,7 @@ def test_a_burst_passes_and_a_longer_read_is_refused(
     rows = pd.DataFrame([row | {"n_requests": 1.0 * n_all, "wire_nbytes": n_all * 1e5}])
     part = workload.share_profile(get_profile("in-region"), 8)
     assert part.requests_per_s == RATE
-    found = prediction.predict(rows, [setting], part, n_chunks=64, n_steps=n_steps).iloc[0]
+    found = prediction.predict_settings(rows, [setting], part, n_chunks=64, n_steps=n_steps).iloc[0]
     told = tuple(found[["is_refused", "is_over_rate", "fits_burst"]])
     assert told == (is_refused, is_over_rate, fits_burst)
     if setting == Setting(1, 4):
