@@ -16,7 +16,13 @@ import yaml
 from matplotlib.axes import Axes
 
 from helpers.benchmark.record import read_published, read_records
-from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, unpaired_ratio
+from helpers.benchmark.statistics import (
+    counts_cpu,
+    measured,
+    pool_copies,
+    ratio_interval,
+    unpaired_ratio,
+)
 from helpers.findings import Finding, as_finding, read_findings
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis
@@ -114,7 +120,7 @@ class Reproduction:
         rows = self._read_rows()
         chosen = (rows.query(which, engine="python") for which in (self.over, self.divisor))
         divided = pd.concat(chosen)
-        return bool((divided["cpus"].gt(0) | divided["dilation"].eq(1)).all())
+        return counts_cpu(divided)
 
     def _read_rows(self) -> pd.DataFrame:
         """Read the measured rows of the record, with a column for each number of the trace."""

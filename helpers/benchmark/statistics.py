@@ -314,16 +314,20 @@ def _computed_shares(df: pd.DataFrame, column: str) -> Any:
     return (spent_s / (rows["open_s"] + rows["read_s"])).groupby(names)
 
 
-def can_rank(df: pd.DataFrame, *readers: str, n_processors: int = 0) -> bool:
+def counts_cpu(rows: pd.DataFrame) -> bool:
+    """Judge whether CPU time counts in full in each row: time was real, or CPUs were slowed down too."""
+    return bool((rows["cpus"].gt(0) | rows["dilation"].eq(1)).all())
+
+
+def can_rank(df: pd.DataFrame, *readers: str) -> bool:
     """Judge whether rows rank readers: CPU time counts in them, or decides none of their times.
 
-    It counts where the network is not slowed down, and where `n_processors` of a reader are slowed
-    down as its network is. Elsewhere a ratio between readers is one of their waits and bytes, which
+    It counts where the network is not slowed down, and where the CPUs of a reader are slowed down
+    as its network is, which each row says. Elsewhere a ratio between readers is one of their waits and bytes, which
     is that of their times only while no thread computes for more than `MOST_COMPUTED` of them: that
     is sure where all that the client computes is no more, in each read.
     """
-    counts = n_processors > 0 or bool((measured(df)["dilation"] == 1).all())
-    return counts or client_share(df, *readers) <= MOST_COMPUTED
+    return counts_cpu(measured(df)) or client_share(df, *readers) <= MOST_COMPUTED
 
 
 def compare_contenders(

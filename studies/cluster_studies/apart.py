@@ -41,7 +41,7 @@ PATIENCE_S = 60.0
 _STACK_NBYTES = 64_000_000  # of threads that begin after the limit is set
 
 
-def make_environment(place: Location) -> dict[str, str]:
+def make_store_environment(place: Location) -> dict[str, str]:
     """Make the environment of a process that reads from a store, with its credentials."""
     variables = {
         "AWS_ENDPOINT_URL": place.endpoint_url,
@@ -109,7 +109,7 @@ class ParquetApart(Steps):
         """Read in a process of its own, and say what it found or how it ended."""
         arguments = [self.folder.url, self.part, str(LIMIT * self.held_nbytes)]
         command = [sys.executable, "-m", __name__, "parquet", *arguments]
-        with start_child(command, env=make_environment(self.folder)) as child:
+        with start_child(command, env=make_store_environment(self.folder)) as child:
             code = child.wait(timeout_s=5 * PATIENCE_S)
             answer = child.last_log_line() or '""'
         if code == 128 + signal.SIGABRT:  # as C++ ends where it cannot allocate

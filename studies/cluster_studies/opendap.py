@@ -18,7 +18,7 @@ from zarr.storage import ObjectStore
 
 from helpers.arrays.readers import ArrayReader, Chunks
 from helpers.arrays.stores import StoredArray
-from studies.cluster_studies.apart import make_environment
+from studies.cluster_studies.apart import make_store_environment
 from wire.bed.locations import Location, parse_location
 from wire.bed.networks import Profile
 from wire.bed.testbed import Testbed, open_behind
@@ -58,7 +58,7 @@ def open_service(
         place,
         profile,
         seed=seed,
-        env=make_environment(place),
+        env=make_store_environment(place),
     )
 
 

@@ -99,6 +99,7 @@ class ClusterWorkload:
             read=read,
             point={"n_workers": n_workers},
             group=f"{n_workers} {group}",
+            n_machines=n_workers,
             settings={"concurrency": n_workers * self.settings["threads_per_worker"]},
             control_of=name if is_copy else None,
         )

@@ -145,13 +145,10 @@ def compare_ends(
     return replace(fall, quantity=quantity, noise=noise)
 
 
-def can_rank_clients(rows: pd.DataFrame, clients: Sequence[str], n_processors: int) -> bool:
+def can_rank_clients(rows: pd.DataFrame, clients: Sequence[str]) -> bool:
     """Judge whether rows rank clients at every size of a chunk."""
     names = [name for name in clients if not name.startswith("control")]
-    return all(
-        statistics.can_rank(part, *names, n_processors=n_processors)
-        for _, part in rows.groupby("chunk_mb")
-    )
+    return all(statistics.can_rank(part, *names) for _, part in rows.groupby("chunk_mb"))
 
 
 def tabulate_flight(rows: pd.DataFrame, most: int) -> pd.DataFrame:

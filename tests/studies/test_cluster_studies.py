@@ -27,6 +27,7 @@ from studies.cluster_studies.sources import (
     limit_link,
     make_layouts,
 )
+from studies.cluster_studies.workload import ClusterWorkload
 from tests.refusals import refused
 from tests.stores import make_location, make_stored
 from wire.bed.networks import get_profile
@@ -39,7 +40,7 @@ class Place:
     """An array in every layout, and who reads it."""
 
     array: StoredArray
-    made: dict[str, Entry]
+    entries: dict[str, Entry]
     cluster: Cluster
     testbeds: dict[bool, Testbed]  # by whether it is the server's
 
@@ -79,6 +80,18 @@ def test_every_source_gives_what_was_written(place: Place, name: str) -> None:
     assert told.startswith(table[1]) if SOURCES[name].is_table else told == "xxh3 of 12 chunks"
     assert counts["n_requests"] > 0
     assert counts["n_failed_requests"] == 0
+
+
+def test_each_worker_is_a_machine_of_its_own() -> None:
+    """CPUs that count are those of each worker, so this machine has to give as many times more."""
+    case = {"contenders": [], "entries": ["cesm"], "n_workers": [1, 3], "threads_per_worker": 2}
+    absent: Any = {"cesm": {"reason": "nobody answers"}}
+    nothing: Any = None
+    workload = ClusterWorkload(
+        case | {"dilation_per_worker": 1.0}, nothing, nothing, {}, {}, {}, absent
+    )
+    planned = workload.make_contenders(None)
+    assert [contender.n_machines for contender in planned] == [1, 3, 3]
 
 
 def test_wrong_values_are_found(place: Place) -> None:

@@ -116,7 +116,7 @@ def test_processors_share_is_that_of_the_slowest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client_s", "dilation", "n_processors", "share", "ranks"),
+    ("client_s", "dilation", "cpus", "share", "ranks"),
     [
         ((0.4, 0.4, 0.4), 3.0, 0, 0.4, True),  # the network makes the time
         ((0.4, 0.4, 0.6), 3.0, 0, 0.6, False),  # of one read it may not
@@ -127,15 +127,15 @@ def test_processors_share_is_that_of_the_slowest() -> None:
     ],
 )
 def test_readers_are_ranked_where_their_cpu_time_does_not_decide(
-    client_s: tuple[float, ...], dilation: float, n_processors: int, share: float, ranks: bool
+    client_s: tuple[float, ...], dilation: float, cpus: int, share: float, ranks: bool
 ) -> None:
     """All CPU time counts, of the busier of two and its second copy, in the read that has most."""
     table = make_table(a=[1.0] * 3, a_again=[1.0] * 3, b=[1.0] * 3, c=[1.0] * 3)
     busy = {"a": client_s, "a again": client_s, "b": (0.1,) * 3, "c": (9.0,) * 3}
     spent = [busy[row.contender][row.block] for row in table.itertuples()]
-    table = table.assign(open_s=0.0, dilation=dilation, client_s=spent, thread_s=0.01)
+    table = table.assign(open_s=0.0, dilation=dilation, cpus=cpus, client_s=spent, thread_s=0.01)
     assert client_share(table, "a", "b") == pytest.approx(share, nan_ok=True)
-    assert can_rank(table, "a", "b", n_processors=n_processors) is ranks
+    assert can_rank(table, "a", "b") is ranks
     assert math.isnan(client_share(table, "a", "d")) and client_share(table, "c") == 9.0
     assert thread_share(table, "a", "b") == 0.01
 

@@ -152,6 +152,7 @@ def test_clients_are_ranked_where_no_thread_decides_at_any_size() -> None:
             "thread_s": share,
             "client_s": share,
             "dilation": 5.0,
+            "cpus": 0,
             "mb_per_s": 1.0,
         }
         | {"array_nbytes": 8e6, "in_flight": 4.0}
@@ -165,9 +166,9 @@ def test_clients_are_ranked_where_no_thread_decides_at_any_size() -> None:
     ]
     rows = pd.DataFrame(lines)
     clients = ["zarr-obstore", "zarr-s3fs", "control-zarr-s3fs"]
-    assert findings.can_rank_clients(rows[rows["chunk_mb"] == 1.0], clients, 0)
-    assert not findings.can_rank_clients(rows, clients, 0)
-    assert findings.can_rank_clients(rows, clients, 4)
+    assert findings.can_rank_clients(rows[rows["chunk_mb"] == 1.0], clients)
+    assert not findings.can_rank_clients(rows, clients)
+    assert findings.can_rank_clients(rows.assign(cpus=4), clients)
     table = findings.tabulate_flight(rows, 4)
     assert table.loc[("zarr-s3fs", 4.0), "busiest thread (%)"] == pytest.approx(130)
     assert table.loc[("zarr-obstore", 1.0), "waves"] == 2
