@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -123,16 +124,23 @@ class Reproduction:
         return counts_cpu(divided)
 
     def _read_rows(self) -> pd.DataFrame:
-        """Read the measured rows of the record, with a column for each number of the trace."""
-        rows = measured(read_records([REFERENCE / f"{self.case}.csv"]))
-        s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
-        rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
-        trace = trace_of(rows)
-        return rows.join(trace[trace.columns.difference(rows.columns)])
+        """Read the measured rows of the record."""
+        path = REFERENCE / f"{self.case}.csv"
+        return _read_measured(path, path.stat().st_mtime_ns)
 
     def _evaluate(self, rows: pd.DataFrame) -> pd.Series[float]:
         """Compute `value`, a column or an expression of columns, of each row."""
         return cast("pd.Series[float]", rows.eval(self.value))
+
+
+@cache
+def _read_measured(path: Path, _changed_ns: int) -> pd.DataFrame:
+    """Read the measured rows of a record, with a column for each number of the trace, once for all ratios."""
+    rows = measured(read_records([path]))
+    s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
+    rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
+    trace = trace_of(rows)
+    return rows.join(trace[trace.columns.difference(rows.columns)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

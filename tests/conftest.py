@@ -8,12 +8,13 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import dask
 import hdf5plugin  # noqa: F401  # before netCDF4, whose own HDF5 would keep filters out of h5py
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 import studies
 from tests import made
@@ -81,6 +82,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item.nodeid in names]
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
+
+
+class NotebooksApart(LoadScopeScheduling):
+    """Hand out files whole, as `--dist loadfile` does, but each notebook that is run by itself."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        return test.partition("[")[2] or file if file.endswith("test_notebooks.py") else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Spread the notebooks, which take longest, over all processes."""
+    return NotebooksApart(config, log)
 
 
 @pytest.fixture(autouse=True, scope="module")

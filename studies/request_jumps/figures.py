@@ -55,7 +55,7 @@ def draw_releases(accesses: Sequence[MeasuredAccess], *, n_columns: int = 3) -> 
             _name_jump(ax, jump)
         ax.set_title(f"{client}\n{entries[0].access}, {entries[0].layout}", fontsize=8)
         ax.set_ylim(0, 1.25 * max(counts))
-        ax.xaxis.set_major_locator(dates.AutoDateLocator(maxticks=3))  # type: ignore[no-untyped-call]
+        ax.set_xticks([numbers[0], numbers[-1]])
         ax.xaxis.set_major_formatter(dates.DateFormatter("%b %y"))  # type: ignore[no-untyped-call]
         ax.tick_params(labelsize=7)
     for ax in axes[:, 0]:

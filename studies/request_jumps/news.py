@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -89,13 +88,9 @@ class News:
         return self.explanation.line if self.explanation else ""
 
 
-def _size(jump: Jump) -> float:
-    """Return by how much the count changed that changed most."""
-    ratios = []
-    for count in (*jump.more, *jump.less):
-        before, after = jump.before.bounds(count)[1], jump.after.bounds(count)[0]
-        ratios.append(abs(math.log((after + 1) / (before + 1))))
-    return max(ratios)
+def _cost_s(jump: Jump) -> float:
+    """Return by how many seconds the requests take longer in the same region."""
+    return jump.after.seconds(IN_REGION) - jump.before.seconds(IN_REGION)
 
 
 def list_news(
@@ -121,7 +116,7 @@ def list_news(
         explanation = explain_jump(jumps[0], explanations)
         backs = {jump.name: find_taken_back(jump, explanation, accesses) for jump in jumps}
         # the largest of those that were measured with the line too, where there are such
-        ranked = sorted(jumps, key=lambda jump: (backs[jump.name] is not None, _size(jump)))
+        ranked = sorted(jumps, key=lambda jump: (backs[jump.name] is not None, _cost_s(jump)))
         *smaller, largest = ranked
         released = dates.get((largest.after.package, largest.after.version))
         taken_back = backs[largest.name]
@@ -180,7 +175,7 @@ def _write_entry(entry: News) -> str:
         parts += [f"[Source]({link})." for link in entry.explanation.links[:1]]
     if entry.smaller:
         parts.append(f"Other accesses: {len(entry.smaller)}.")
-    parts.append(f"[Row](#{jump.name}).")
+    parts.append(f'<a href="#{jump.name}">Row</a>.')
     return " ".join(parts)
 
 
@@ -208,7 +203,7 @@ def write_table() -> str:
     jumps = sorted(find_jumps(accesses), key=_date_of, reverse=True)
     explanations = read_explanations()
     rows = [_write_row(jump, explain_jump(jump, explanations)) for jump in jumps]
-    heads = ["released", "release", "client", "access", "requests", "in a chain", "MB", "line"]
+    heads = ["released", "release", "client", "access", "requests", "in a chain", "MB", "s", "line"]
     head = "".join(f"<th>{name}</th>" for name in heads)
     return (
         "```{raw} html\n"
@@ -262,6 +257,11 @@ def _write_row(jump: Jump, explanation: Explanation | None) -> str:
         is_change = count in (*jump.more, *jump.less)
         text = " → ".join(dict.fromkeys(texts))
         counts.append(f"<b>{text}</b>" if is_change else text)
+    seconds = [[entry.seconds(name) for name in NETWORKS] for entry in (jump.before, after)]
+    by_network = ", ".join(
+        f"{name}: {_digits(first)} → {_digits(second)} s"
+        for name, first, second in zip(NETWORKS, *seconds, strict=True)
+    )
     line = html.escape(explanation.line) if explanation and explanation.line else ""
     release = after.version if after.package == YEARS else f"{after.package} {after.version}"
     cells = [
@@ -270,6 +270,7 @@ def _write_row(jump: Jump, explanation: Explanation | None) -> str:
         html.escape(after.client),
         html.escape(f"{after.access} of {LAYOUTS.get(after.layout, after.layout)}"),
         *counts,
+        f'<span title="{by_network}">{_digits(seconds[0][0])} → {_digits(seconds[1][0])}</span>',
         f"<code>{line}</code>" if line else "",
     ]
     return f'<tr id="{jump.name}">' + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"

@@ -21,8 +21,11 @@ from wire.models.transfer import Step, network_of, replay
 
 RATIO = 1.2
 """How many times the counts of the release before make a jump."""
-LEAST = MappingProxyType({"n_requests": 2, "n_waits": 4, "wire_nbytes": 100_000})
-"""Counts that the rule compares, and the least difference: a chain varies by a few from moment to moment."""
+LEAST = MappingProxyType({"n_requests": 2, "n_waits": 4, "wire_nbytes": 2_000_000})
+"""Counts that the rule compares, and the least difference: a chain varies by a few from moment to moment.
+
+A connection brings about 2 MB while one request waits for its first byte, so fewer bytes cost less than a request.
+"""
 NETWORKS = ("in-region", "other-region", "wide-area", "express")
 """Networks over which a jump is replayed."""
 _FOLDER = Path(__file__).parent
@@ -135,12 +138,13 @@ class Explanation:
     line: str = ""  # to paste; empty where the release is for the better
     measured_as: str = ""  # client of the ledger that has this line
     instead: str = ""  # or a release without the jump
+    counts: tuple[str, ...] = ()  # that it explains the growth of; empty for all
 
 
 def read_explanations(path: Path = _FOLDER / "jumps.yaml") -> list[Explanation]:
     """Read why releases changed what clients request."""
     entries: list[dict[str, Any]] = yaml.safe_load(path.read_text("utf-8"))
-    lists = ("clients", "links")
+    lists = ("clients", "links", "counts")
     return [
         Explanation(**(entry | {name: tuple(entry.get(name, ())) for name in lists}))
         for entry in entries
@@ -153,6 +157,7 @@ def explain_jump(jump: Jump, explanations: Sequence[Explanation]) -> Explanation
         release = explanation.package, explanation.version
         if release == (jump.after.package, jump.after.version) and (
             jump.after.client in explanation.clients
+            and {*jump.more} <= {*(explanation.counts or LEAST)}
         ):
             return explanation
     return None

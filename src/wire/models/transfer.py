@@ -71,7 +71,14 @@ def count_waits(rows: Iterable[RequestRow], tolerance: float = TOLERANCE_S) -> i
 
     A read takes at least so many times the time to first byte, whatever the bandwidth.
     """
-    return max((dependency.depth for dependency in find_dependencies(rows, tolerance)), default=0)
+    under_way = list[tuple[float, int]]()
+    depth = deepest = 0
+    for row in sorted(rows, key=lambda request: request.start_s):
+        while under_way and under_way[0][0] <= row.start_s + tolerance:
+            depth = max(depth, heapq.heappop(under_way)[1])
+        heapq.heappush(under_way, (row.end_s, depth + 1))
+        deepest = max(deepest, depth + 1)
+    return deepest
 
 
 _NORMAL_P95 = 1.6448536269514722  # standard deviations

@@ -7,8 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import accumulate, pairwise
+from math import inf
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,6 @@ def kind_of(row: TracedRequest) -> str:
     return _find_kind(row.host, row.method, row.status, row.key, is_listing, is_ranged)
 
 
-@lru_cache(maxsize=2**18)
 def _find_kind(
     host: str, method: str, status: int, key: str, is_listing: bool, is_ranged: bool
 ) -> str:
@@ -54,19 +53,14 @@ def _find_kind(
         return "metadata"
     if _MANIFESTS.search(key):
         return "manifest"
-    if _is_chunk(key):
+    if _CHUNK.search(key):
         return "chunk"
     return "range" if is_ranged else "object"
 
 
 def is_chunk(row: TracedRequest) -> bool:
     """Tell whether a path is that of a chunk or a shard, of Zarr, TensorStore or Icechunk."""
-    return _is_chunk(row.key)
-
-
-@lru_cache(maxsize=2**18)
-def _is_chunk(key: str) -> bool:
-    return bool(_CHUNK.search(key))
+    return bool(_CHUNK.search(row.key))
 
 
 def array_of(key: str) -> str:
@@ -131,7 +125,10 @@ def unique_nbytes(rows: Iterable[TracedRequest]) -> int:
     by_key = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
     for row in rows:
         by_key[row.host, row.key].append(span_of(row))
-    return sum(sum(fresh_nbytes(spans)) for spans in by_key.values())
+    return sum(
+        sum(fresh_nbytes(spans)) if len(spans) > 1 else spans[0][1] - spans[0][0]
+        for spans in by_key.values()
+    )
 
 
 def intervals(
@@ -142,26 +139,38 @@ def intervals(
     The last number is the part of the interval in which the bodies waited for the client. A request
     that did not end goes on `until_s`.
     """
-    events = list[tuple[float, int, int, float]]()
+    starts_s, firsts_s, ends_s = list[float](), list[float](), list[float]()
+    changes = list[tuple[float, float]]()  # of the bodies that wait for the client
     for row in rows:
         end_s = row.end_s or until_s
         first_s = min(row.first_byte_s or end_s, end_s)
-        blocked = min(1.0, row.client_blocked_s / (end_s - first_s)) if end_s > first_s else 0.0
-        events += [(row.start_s, 1, 0, 0.0), (first_s, -1, 1, blocked), (end_s, 0, -1, -blocked)]
-    n_waiting = n_flowing = 0
+        starts_s.append(row.start_s)
+        firsts_s.append(first_s)
+        ends_s.append(end_s)
+        if row.client_blocked_s and end_s > first_s:
+            share = min(1.0, row.client_blocked_s / (end_s - first_s))
+            changes += [(first_s, share), (end_s, -share)]
+    moments_s = sorted([*starts_s, *firsts_s, *ends_s])
+    for moments in (starts_s, firsts_s, ends_s):
+        moments.sort()
+        moments.append(inf)
+    changes = [*sorted(changes), (inf, 0.0)]
+    n_begun = n_first = n_ended = n_changed = 0
     blocked = 0.0
-    for (time_s, waiting, flowing, share), following in pairwise(
-        [*sorted(events), (until_s, 0, 0, 0.0)]
-    ):
-        n_waiting, n_flowing, blocked = n_waiting + waiting, n_flowing + flowing, blocked + share
-        if following[0] > time_s:
-            yield (
-                time_s,
-                following[0],
-                n_waiting,
-                n_flowing,
-                blocked / n_flowing if n_flowing else 0.0,
-            )
+    for time_s, following_s in zip(moments_s, [*moments_s[1:], until_s], strict=False):
+        if following_s <= time_s:
+            continue
+        while starts_s[n_begun] <= time_s:
+            n_begun += 1
+        while firsts_s[n_first] <= time_s:
+            n_first += 1
+        while ends_s[n_ended] <= time_s:
+            n_ended += 1
+        while changes[n_changed][0] <= time_s:
+            blocked, n_changed = blocked + changes[n_changed][1], n_changed + 1
+        n_flowing = n_first - n_ended
+        share = blocked / n_flowing if n_flowing else 0.0
+        yield time_s, following_s, n_begun - n_first, n_flowing, share
 
 
 def in_flight(rows: Iterable[TracedRequest]) -> list[int]:
@@ -186,29 +195,29 @@ def find_time(run: Run) -> dict[str, float]:
     byte the store; while bodies flow the network, or the client, where it does not take them.
     """
     begin_s, end_s = run.begin_s, run.begin_s + run.wall_s
-    found = dict.fromkeys(
+    parts_s = dict.fromkeys(
         ("start", "connections", "first bytes", "bodies", "client", "processor", "idle"), 0.0
     )
     if not run.rows:
-        return found | {"start": run.wall_s}
+        return parts_s | {"start": run.wall_s}
     # the set-up of a connection as what it is: a wait before its first request
     set_up = [replace(row, start_s=row.start_s - row.handshake_s, first_byte_s=0.0, end_s=row.start_s) for row in run.rows if row.handshake_s]  # fmt: skip
-    found["start"] = max(0.0, min(row.start_s for row in (*run.rows, *set_up)) - begin_s)
+    parts_s["start"] = max(0.0, min(row.start_s for row in (*run.rows, *set_up)) - begin_s)
     for start_s, stop_s, n_waiting, n_flowing, blocked in intervals(run.rows, end_s):
         if n_flowing:
-            found["client"] += blocked * (stop_s - start_s)
-            found["bodies"] += (1 - blocked) * (stop_s - start_s)
+            parts_s["client"] += blocked * (stop_s - start_s)
+            parts_s["bodies"] += (1 - blocked) * (stop_s - start_s)
         elif n_waiting:
-            found["first bytes"] += stop_s - start_s
+            parts_s["first bytes"] += stop_s - start_s
     gaps = [
         (a, b)
         for a, b, waiting, flowing, _ in intervals([*run.rows, *set_up], end_s)
         if not waiting + flowing
     ]
-    found["processor"] = _busy_s(run.processor_s, gaps)
-    found["idle"] = sum(b - a for a, b in gaps) - found["processor"]
-    found["connections"] = max(0.0, run.wall_s - sum(found.values()))
-    return found
+    parts_s["processor"] = _busy_s(run.processor_s, gaps)
+    parts_s["idle"] = sum(b - a for a, b in gaps) - parts_s["processor"]
+    parts_s["connections"] = max(0.0, run.wall_s - sum(parts_s.values()))
+    return parts_s
 
 
 def _busy_s(samples: Sequence[tuple[float, float]], gaps: Sequence[tuple[float, float]]) -> float:
@@ -268,10 +277,16 @@ def find_network(rows: Sequence[TracedRequest]) -> Network:
     stream = quantiles(rates, n=4)[-1] if len(rates) > 1 else rates[0]
     alone = Network(first_byte_s, max(late_s, first_byte_s), stream)
     # bytes that came while several bodies flowed, over what as many streams would have brought alone
-    shared = [one for one in intervals(rows, max(row.end_s for row in rows)) if one[3] > 1]
+    shared, flowing_s = list[tuple[float, float]](), 0.0
+    for start_s, stop_s, _, n_flowing, _ in intervals(rows, max(row.end_s for row in rows)):
+        if n_flowing > 1:
+            flowing_s += (stop_s - start_s) * n_flowing
+            if shared and shared[-1][1] == start_s:
+                start_s = shared.pop()[0]
+            shared.append((start_s, stop_s))
     if not shared:
         return alone
-    sharing_clock = ElapsedTime([one[:2] for one in shared])
+    sharing_clock = ElapsedTime(shared)
     nbytes = sum(
         row.nbytes
         * (sharing_clock.seconds_by(row.end_s) - sharing_clock.seconds_by(row.first_byte_s))
@@ -280,8 +295,7 @@ def find_network(rows: Sequence[TracedRequest]) -> Network:
         if row.first_byte_s
     )
     together = nbytes / sharing_clock.total_s
-    flowing_s = sum((stop_s - start_s) * n for start_s, stop_s, _, n, _ in shared)
-    n_flowing = flowing_s / sharing_clock.total_s
-    if together >= _FLOWS * stream * n_flowing or nbytes < _LARGE_NBYTES:
+    n_together = flowing_s / sharing_clock.total_s
+    if together >= _FLOWS * stream * n_together or nbytes < _LARGE_NBYTES:
         return alone
     return replace(alone, aggregate_nbytes_per_s=max(together, stream))

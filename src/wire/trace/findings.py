@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -17,16 +16,17 @@ from wire.trace import analysis
 from wire.trace.causes import REGISTRY, Cause, Evidence
 from wire.trace.causes.clients import explain_no_effect, find_clients
 from wire.trace.causes.results import describe_status
-from wire.trace.phases import Phase, Timeline
+from wire.trace.phases import Phase, Timeline, join_intervals
 from wire.trace.report import Finding, PhaseReport, Report
 from wire.trace.whatif import Trace
 
 if TYPE_CHECKING:
     from wire.trace.rows import Run
+    from wire.trace.whatif import Edit
 
 __all__ = ["WITHIN_S", "explain_no_effect", "find", "find_causes", "find_clients", "report"]
 
-N_PRINTED = 5
+N_PRINTED = 4
 _LEAST_S = 0.1  # that a change saves
 _LEAST_SHARE = 0.03  # of the run that a change of one phase saves
 _UNSEEN_NBYTES_PER_S = 50e6  # of a stream that no body shows
@@ -34,7 +34,6 @@ _SURE = 1.2  # times the time predicted, above which on a slower network the gai
 _ALONE = (
     0.9  # share of its seconds in which a phase waits alone, below which its gain is one at most
 )
-_HALF = 0.5  # of its gain, that a cause counts which gains so much at most
 _BEST_IN_FLIGHT = 64  # requests at once that nothing forbids
 _SAME = 0.5  # share of the requests of a cause that are those of another, of which it is a part
 
@@ -45,7 +44,7 @@ class _Networks:
 
     likely: Network
     slowest: Network
-    seen: Network
+    observed: Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,8 @@ class _Candidate:
     evidence: Evidence
     base_s: float  # that these take as they are
     saved_s: float  # of these, as is likely
-    saved_least_s: float
-    saved_most_s: float
+    saved_least_s: float = 0.0
+    saved_most_s: float = 0.0
 
 
 def find(run: Run, on: Network | None = None) -> list[Finding]:
@@ -77,13 +76,13 @@ def find_causes(timeline: Timeline) -> list[Finding]:
         return []
     networks = _bound_networks(trace)
     wall_s = _predict_wall(trace, networks.likely) - timeline.pauses_s
-    weighed = list[tuple[int, float, Finding]]()
+    findings = list[Finding]()
     absorbed = set[str]()
     for number, phase in enumerate(timeline.phases):
         candidates = _absorb(_seek_in_phase(phase, networks, wall_s))
         for group in candidates:
             absorbed.update(group[0].cause.absorbs)
-            weighed.append(_make_finding(group, phase, number, wall_s, timeline))
+            findings.append(_make_finding(group, phase, number, wall_s, timeline))
     whole = Phase(trace, range(len(trace.rows)))
     candidates = [
         [candidate]
@@ -92,8 +91,33 @@ def find_causes(timeline: Timeline) -> list[Finding]:
         for candidate in _seek(cause, [trace], networks, wall_s)
     ]
     for group in _absorb(candidates):
-        weighed.append(_make_finding(group, whole, -1, wall_s, timeline))
-    return [finding for *_, finding in sorted(weighed, key=lambda entry: entry[:2])]
+        findings.append(_make_finding(group, whole, -1, wall_s, timeline))
+    return _sort_findings(findings)
+
+
+def _sort_findings(findings: Sequence[Finding]) -> list[Finding]:
+    """Order causes: a wrong result, then gains that are predicted, then those of at most so much.
+
+    Among each the cause comes first that saves most seconds at all of its lines.
+    """
+    saved_s = defaultdict[str, float](float)
+    for finding in findings:
+        saved_s[finding.name] += finding.saved_s
+    is_most = {
+        name: all(
+            finding.is_bound and not finding.least_gain
+            for finding in findings
+            if finding.name == name
+        )
+        for name in saved_s
+    }
+    return sorted(
+        findings,
+        key=lambda finding: (
+            REGISTRY[finding.name].rank, is_most[finding.name], -saved_s[finding.name], finding.name,
+            -finding.saved_s,
+        ),
+    )  # fmt: skip
 
 
 def _seek_in_phase(phase: Phase, networks: _Networks, wall_s: float) -> list[list[_Candidate]]:
@@ -107,12 +131,21 @@ def _seek_in_phase(phase: Phase, networks: _Networks, wall_s: float) -> list[lis
         if cause.scope != "phase":
             continue
         candidates = _seek(cause, [phase.trace], networks, wall_s)
-        candidates = candidates or _seek(cause, phase.stretches, networks, wall_s)
-        if not candidates and phase.trace.code_line is None:
-            candidates = _seek(cause, phase.pieces, networks, wall_s)
+        if not candidates and _is_long(phase.trace, wall_s):
+            candidates = _seek(cause, phase.stretches, networks, wall_s)
+            if not candidates and phase.trace.code_line is None:
+                candidates = _seek(cause, phase.pieces, networks, wall_s)
         if candidates:
             groups.append(candidates)
     return groups
+
+
+def _is_long(trace: Trace, wall_s: float) -> bool:
+    """Find whether some requests take so long that a change of them can be worth it.
+
+    On another network they may take longer than they took.
+    """
+    return trace.network is not None or trace.span_s >= max(_LEAST_S, _LEAST_SHARE * wall_s)
 
 
 def _seek(
@@ -121,28 +154,30 @@ def _seek(
     """Seek a cause in parts of a phase; those in which a change is worth it."""
     candidates = list[_Candidate]()
     for trace in traces:
+        if cause.scope == "phase" and cause.rank and not _is_long(trace, wall_s):
+            continue
         evidence = cause.find(trace)
         if evidence is None or len(evidence.rows) < cause.least:
             continue
         candidate = _predict(cause, trace, evidence, networks)
         least_s = max(_LEAST_S, candidate.base_s * (1 - 1 / WORTH), _LEAST_SHARE * wall_s)
         if not cause.rank or candidate.saved_s >= least_s:
-            candidates.append(candidate)
+            candidates.append(_bound(candidate, networks))
     return candidates
 
 
 def _absorb(groups: list[list[_Candidate]]) -> list[list[_Candidate]]:
     """Leave out causes that are a part of another that was found in the same requests."""
     rows = [
-        {place for one in group for place in _origin_of(one)} for group in groups
+        {place for candidate in group for place in _origin_of(candidate)} for group in groups
     ]  # of each cause, in the run
     hidden = {
         j
         for i, group in enumerate(groups)
-        for j, other in enumerate(groups)
-        if other[0].cause.name in group[0].cause.absorbs
+        for j, partial in enumerate(groups)
+        if partial[0].cause.name in group[0].cause.absorbs
         and len(rows[i] & rows[j]) >= _SAME * len(rows[j])
-        and sum(one.saved_s for one in other) <= 2 * sum(one.saved_s for one in group)
+        and sum(part.saved_s for part in partial) <= 2 * sum(part.saved_s for part in group)
     }
     return [group for i, group in enumerate(groups) if i not in hidden]
 
@@ -152,38 +187,56 @@ def _origin_of(candidate: _Candidate) -> list[int]:
 
 
 def _predict(cause: Cause, trace: Trace, evidence: Evidence, networks: _Networks) -> _Candidate:
-    """Predict what a phase takes as it is, and without a cause: likely, at least and at most."""
+    """Predict what a phase takes as it is, and without a cause, on the network that is likely."""
     if evidence.edit is None:
         base_s = trace.asking_s
-        saved_s = min(evidence.saved_s, base_s)
-        return _Candidate(cause, trace, evidence, base_s, saved_s, 0.0, saved_s)
+        return _Candidate(cause, trace, evidence, base_s, min(evidence.saved_s, base_s))
     is_here = trace.network is None
     base_s = trace.span_s if is_here else trace.base_seconds(networks.likely)
-    best = replace(
-        evidence.edit,
-        is_best=True,
-        n_in_flight=max(evidence.edit.n_in_flight, _BEST_IN_FLIGHT),
-    )
-    is_most = cause.is_bound or evidence.is_bound
+    saved_s = base_s * _predict_share(trace, evidence.edit, networks.likely)
+    return _Candidate(cause, trace, evidence, base_s, saved_s)
 
-    @cache
-    def save(network: Network, is_best: bool) -> float:
-        before_s = trace.base_seconds(network)
-        edit = best if is_best else evidence.edit
-        share = 1 - trace.seconds(edit, network) / before_s if before_s and edit else 0.0
-        return base_s * share
 
-    likely_s, least_s = save(networks.likely, False), save(networks.slowest, False)
-    most_s = save(networks.seen, is_most)
-    return _Candidate(
-        cause, trace, evidence, base_s, likely_s, min(likely_s, least_s), max(likely_s, most_s)
+def _predict_share(trace: Trace, edit: Edit, network: Network) -> float:
+    """Predict the share of its seconds that a trace saves with an edit."""
+    before_s = trace.base_seconds(network)
+    return 1 - trace.seconds(edit, network) / before_s if before_s else 0.0
+
+
+def _bound(candidate: _Candidate, networks: _Networks) -> _Candidate:
+    """Add what a change saves at least and at most.
+
+    At least: on the slowest network that the trace does not rule out. At most: on the network as
+    observed, whose rates are without bound where no body showed one. Where the cause says that it
+    gains so much at most, requests that may be concurrent all are (`is_best`), and what the program
+    computes between them goes on side by side. That is an upper bound of what the change can save,
+    under three conditions. Each request that stays has the first byte that it had, so that no edit
+    has one wait less than it did. A body takes no less than at the rate of the fastest quarter of
+    bodies, and shares no link of which nothing was seen. And a request begins as soon as those have
+    ended which it can have waited for: its real successor can begin no earlier, since an edit only
+    takes requests, or their order, away. What is not bounded is a change that also does what its
+    cause does not describe, such as reading fewer bytes.
+    """
+    edit = candidate.evidence.edit
+    if edit is None:
+        return replace(candidate, saved_most_s=candidate.saved_s)
+    trace, base_s, saved_s = candidate.trace, candidate.base_s, candidate.saved_s
+    least_s, most_s = saved_s, saved_s
+    if networks.slowest != networks.likely:
+        least_s = base_s * _predict_share(trace, edit, networks.slowest)
+    is_most = candidate.cause.is_bound or candidate.evidence.is_bound
+    if is_most or networks.observed != networks.likely:
+        best = replace(edit, is_best=True, n_in_flight=max(edit.n_in_flight, _BEST_IN_FLIGHT))
+        most_s = base_s * _predict_share(trace, best if is_most else edit, networks.observed)
+    return replace(
+        candidate, saved_least_s=min(saved_s, least_s), saved_most_s=max(saved_s, most_s)
     )
 
 
 def _make_finding(
     group: Sequence[_Candidate], phase: Phase, number: int, wall_s: float, timeline: Timeline
-) -> tuple[int, float, Finding]:
-    """Report a cause of a phase: its rank, its weight among others, and what a user reads."""
+) -> Finding:
+    """Report a cause of a phase, as a user reads it."""
     cause = group[0].cause
     longest = max(group, key=lambda candidate: candidate.saved_s)
     evidence, trace = longest.evidence, longest.trace
@@ -204,9 +257,10 @@ def _make_finding(
     low_s = least_s if is_bound else saved_s
     low_s *= phase.share_alone if phase.share_alone < _ALONE else 1.0
     has_gain = cause.rank == 1  # none of a wrong result, nor where nothing but reading less helps
+    has_least = has_gain and not is_most
     pauses_s = timeline.pauses_s
     more = f", and {len(group) - 1} times more" if len(group) > 1 else ""
-    finding = Finding(
+    return Finding(
         name=cause.name,
         title=cause.title,
         count=sum(len(candidate.evidence.rows) for candidate in group),
@@ -217,14 +271,30 @@ def _make_finding(
         is_bound=is_bound,
         setting=remedy.setting if remedy.setting and cause.can_try(trace, evidence) else "",
         see=cause.see,
-        least_gain=_times(wall_s, low_s) if has_gain and not is_most else 0.0,
+        least_gain=_times(wall_s, low_s) if has_least else 0.0,
         phase=number,
         phase_gain=_times(base_s, top_s) if has_gain else 0.0,
-        phase_least_gain=_times(base_s, low_s) if has_gain and not is_most else 0.0,
+        phase_least_gain=_times(base_s, low_s) if has_least else 0.0,
+        phase_seconds=base_s,
+        saved_s=top_s if has_gain else 0.0,
+        least_saved_s=low_s if has_least else 0.0,
+        waited_s=_measure_wait(group, timeline),
         rows=sorted({place for candidate in group for place in _origin_of(candidate)}),
     )
-    weight = cause.weight * (_HALF if is_bound else 1.0)
-    return cause.rank, -weight * (_times(wall_s, saved_s) - 1), finding
+
+
+def _measure_wait(group: Sequence[_Candidate], timeline: Timeline) -> float:
+    """Measure the seconds with requests under way that a cause concerns, or that it would set free."""
+    rows = timeline.trace.rows
+    places = {
+        candidate.trace.origin[i]
+        for candidate in group
+        for i in (
+            *candidate.evidence.rows, *(candidate.evidence.edit.free if candidate.evidence.edit else ())
+        )
+    }  # fmt: skip
+    busy = join_intervals((rows[i].start_s, rows[i].end_s) for i in sorted(places))
+    return sum(end_s - begin_s for begin_s, end_s in busy)
 
 
 def _times(seconds: float, saved_s: float) -> float:
@@ -237,14 +307,15 @@ def _bound_networks(trace: Trace) -> _Networks:
 
     A rate that no body showed may be much lower, and a link may carry no more than it was seen to.
     """
-    seen, is_seen = trace.seen, isfinite(trace.seen.stream_nbytes_per_s)
-    rate = seen.stream_nbytes_per_s if is_seen else _UNSEEN_NBYTES_PER_S
-    likely, low = replace(seen, stream_nbytes_per_s=rate), rate if is_seen else rate / 5
+    observed = trace.observed
+    is_shown = isfinite(observed.stream_nbytes_per_s)
+    rate = observed.stream_nbytes_per_s if is_shown else _UNSEEN_NBYTES_PER_S
+    likely, low = replace(observed, stream_nbytes_per_s=rate), rate if is_shown else rate / 5
     until_s = max(row.end_s for row in trace.rows)
-    n_flowing = max([1, *(part[3] for part in analysis.intervals(trace.rows, until_s))])
-    together = min(seen.aggregate_nbytes_per_s, low * n_flowing)
+    n_flowing = max((part[3] for part in analysis.intervals(trace.rows, until_s)), default=1)
+    together = min(observed.aggregate_nbytes_per_s, low * max(1, n_flowing))
     slowest = replace(likely, stream_nbytes_per_s=low, aggregate_nbytes_per_s=together)
-    return _Networks(likely, slowest, seen)
+    return _Networks(likely, slowest, observed)
 
 
 def _predict_wall(trace: Trace, network: Network) -> float:
@@ -291,43 +362,43 @@ def report(
         return replace(counted, notes=[*counted.notes, note], verdict=write_verdict(counted))
 
 
-def write_verdict(told: Report) -> str:
+def write_verdict(report: Report) -> str:
     """Write in one sentence what a program waits for, in plain words."""
-    n_refused = sum(told.refused.values())
-    if not told.n_requests:
-        return f"No request of your program was seen in {format_seconds(told.wall_s)}."
-    if n_refused == told.n_requests:
-        status = describe_status(next(iter(told.refused)))
+    n_refused = sum(report.refused.values())
+    total = format_seconds(report.predicted_s)
+    if not report.n_requests:
+        return f"No request of your program was seen in {total}."
+    if n_refused == report.n_requests:
+        status = describe_status(next(iter(report.refused)))
         return (
             f"The store refused every one of {n_refused:,} requests ({status}): nothing was read."
         )
-    total = format_seconds(told.reading_s)
-    pauses = f", pauses of {format_seconds(told.pauses_s)} left out" if told.pauses_s else ""
-    if told.findings:
-        first = told.findings[0]
+    if report.findings:
+        first = report.findings[0]
         cause = REGISTRY[first.name]
         if cause.rank == 0:
-            return f"Your program spends its time {cause.sentence}{pauses}."
-        phase = told.phases[first.phase] if 0 <= first.phase < len(told.phases) else None
-        spent_s = min(phase.waited_s if phase else _waiting_s(told, first.name), told.reading_s)
-        return f"Your program spends {format_seconds(spent_s)} of {total} {cause.sentence}{pauses}."
-    if not told.time_s:
-        return f"Your program made {told.n_requests:,} requests in {total}."
-    waits = format_seconds(_waiting_s(told, ""))
+            return f"Your program spends its time {cause.sentence}."
+        waits_s = [finding.waited_s for finding in report.findings if finding.name == first.name]
+        spent_s = sum(waits_s) if first.phase >= 0 else _waiting_s(report, first.name)
+        spent_s = min(spent_s, report.predicted_s)
+        return f"Your program spends {format_seconds(spent_s)} of {total} {cause.sentence}."
+    if not report.time_s:
+        return f"Your program made {report.n_requests:,} requests in {total}."
+    waits = format_seconds(min(_waiting_s(report, ""), report.predicted_s))
     return (
         f"Your program spends {waits} of {total} waiting for the store,"
-        f" and nothing that is known would make it faster{pauses}."
+        " and nothing that is known would make it faster."
     )
 
 
-def _waiting_s(told: Report, name: str) -> float:
+def _waiting_s(report: Report, name: str) -> float:
     """Return the seconds that a cause of the whole run is about."""
     parts = {
         "processor": ("processor", "client"),
         "link": ("bodies",),
         "credentials": ("idle", "first bytes"),
     }.get(name, ("connections", "first bytes", "bodies"))
-    return sum(told.time_s.get(part, 0.0) for part in parts)
+    return sum(report.time_s.get(part, 0.0) for part in parts)
 
 
 def format_seconds(seconds: float) -> str:
@@ -380,20 +451,35 @@ def _list(run: Run, name: str) -> Report:
 def _count(timeline: Timeline, name: str) -> Report:
     """Report what is counted, and the network that the requests show."""
     trace = timeline.trace
-    rows, seen = trace.rows, trace.seen
-    rate = seen.stream_nbytes_per_s
+    rows, observed = trace.rows, trace.observed
+    rate = observed.stream_nbytes_per_s
     return replace(
         _list(trace.run, name),
         n_in_flight=analysis.most_in_flight(rows),
         unique_nbytes=analysis.unique_nbytes(rows),
         time_s=trace.time,
         kinds=dict(Counter(trace.kinds).most_common()),
-        first_byte_s=(seen.first_byte_median_s, seen.first_byte_p95_s),
+        first_byte_s=(observed.first_byte_median_s, observed.first_byte_p95_s),
         stream_mb_per_s=rate / 1e6 if isfinite(rate) else 0.0,
-        predicted_s=_predict_wall(trace, seen),
+        predicted_s=_predict_wall(trace, observed),
         phases=[*_describe_phases(timeline)],
         pauses_s=timeline.pauses_s,
+        account_s=_make_account(timeline),
     )
+
+
+def _make_account(timeline: Timeline) -> dict[str, float]:
+    """Add up what the wall time was made of: idle seconds are those of pauses, start-up included."""
+    time_s = timeline.trace.time
+    # before the first request
+    start_pauses_s = min(timeline.pauses_s - timeline.trace.pauses_s, time_s["start"])
+    return {
+        "start-up": time_s["start"] - start_pauses_s,
+        "waiting": time_s["first bytes"] + time_s["bodies"] + time_s["client"],
+        "connections": time_s["connections"],
+        "processor": time_s["processor"],
+        "idle": time_s["idle"] + start_pauses_s,
+    }
 
 
 def _describe_phases(timeline: Timeline) -> Iterator[PhaseReport]:

@@ -108,9 +108,9 @@ class Timeline:
         self.busy = join_intervals((row.start_s, row.end_s) for row in trace.rows)
         self._busy_time = ElapsedTime(self.busy)
         tunnels = (
-            (one.begin_s, max(one.begin_s, one.end_s))
-            for one in trace.run.unread
-            if one.nbytes_down
+            (tunnel.begin_s, max(tunnel.begin_s, tunnel.end_s))
+            for tunnel in trace.run.unread
+            if tunnel.nbytes_down
         )
         self.pauses = find_pauses(trace.run, join_intervals(sorted([*self.busy, *tunnels])))
         self.pauses_s = sum(seconds for *_, seconds in self.pauses)
@@ -153,12 +153,12 @@ def group_lines(trace: Trace) -> Iterator[tuple[CallSite | None, Sequence[int]]]
         yield from ((None, places) for places in _group_clients(trace, range(len(trace.rows))))
         return
     by_line = defaultdict[tuple[str, str, int] | None, list[int]](list)
-    sites = dict[tuple[str, str, int], CallSite]()
+    sites = defaultdict[tuple[str, str, int], Counter[CallSite]](Counter)
     for i, site in enumerate(trace.sites):
         line = None if site is None else (site.file, site.function, site.line)
         by_line[line].append(i)
         if site is not None and line is not None:
-            sites.setdefault(line, site)
+            sites[line][site] += 1
     loops = _join_loops(trace, {line: len(places) for line, places in by_line.items() if line})
     groups = defaultdict[tuple[str, str, int] | None, list[tuple[str, str, int] | None]](list)
     for line in by_line:
@@ -169,7 +169,7 @@ def group_lines(trace: Trace) -> Iterator[tuple[CallSite | None, Sequence[int]]]
         if longest is None:
             yield from ((None, part) for part in _group_clients(trace, places))
         else:
-            yield _redact_source(sites[longest]), places
+            yield _redact_source(_choose_site(sites[longest])), places
 
 
 def _group_clients(trace: Trace, places: Sequence[int]) -> list[Sequence[int]]:
@@ -181,6 +181,19 @@ def _group_clients(trace: Trace, places: Sequence[int]) -> list[Sequence[int]]:
     for i in places:
         groups[names[trace.rows[i].user_agent]].append(i)
     return [*groups.values()]
+
+
+def _choose_site(sites: Counter[CallSite]) -> CallSite:
+    """Choose the function that most requests of a line come from: some open, and most read."""
+    calls = Counter[str]()
+    for site, number in sites.items():
+        calls[site.library_call] += number
+    library_call = calls.most_common(1)[0][0]
+    chosen = max(
+        (site for site in sites if site.library_call == library_call), key=lambda site: sites[site]
+    )
+    is_certain = 2 * sum(n for site, n in sites.items() if site.is_certain) >= sites.total()
+    return replace(chosen, is_certain=is_certain)
 
 
 def _redact_source(site: CallSite) -> CallSite:

@@ -31,6 +31,10 @@ class Finding:
     phase: int = -1  # place in `Report.phases`; -1 for a cause of the whole run
     phase_gain: float = 0.0  # of the phase alone, times as fast
     phase_least_gain: float = 0.0
+    phase_seconds: float = 0.0  # that the phase takes as it is, from its first request to its last
+    saved_s: float = 0.0  # seconds of the phase and so of the program, predicted
+    least_saved_s: float = 0.0  # where they may be fewer; 0 where they are so many at most
+    waited_s: float = 0.0  # with requests under way that it concerns
     # places of its requests among those of the run that ended, in the order in which they began; JSON has none
     rows: Sequence[int] = field(default=(), repr=False)
 
@@ -82,6 +86,10 @@ class Report:
     pauses_s: float = (
         0.0  # in which nothing was read or computed, such as between cells of a notebook
     )
+
+    # what `wall_s` was made of, which these add up to: "start-up", "waiting", "connections",
+    # "processor", and "idle" with pauses in it; phases have parts of "waiting"
+    account_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def reading_s(self) -> float:

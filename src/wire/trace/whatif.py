@@ -32,7 +32,7 @@ MAX_REPLAYED = 10_000
 
 _SAMPLED = 2_000  # requests of a longer run that are replayed
 _LEAST_REPLAYED = 100  # of a phase of it
-_N_STRETCHES = 20
+_N_STRETCHES, _LEAST_OF_STRETCH = 20, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,10 @@ def split(rows: Sequence[TracedRequest], large: Iterable[int], part_nbytes: floa
     """Have some bodies come in several streams."""
     chosen = {*large}
     return [
-        replace(one, n_parts=ceil(one.nbytes / part_nbytes)) if one.rows[0] in chosen else one
-        for one in keep(rows)
+        replace(request, n_parts=ceil(request.nbytes / part_nbytes))
+        if request.rows[0] in chosen
+        else request
+        for request in keep(rows)
     ]
 
 
@@ -138,6 +140,7 @@ class Trace:
         set_ups_s = [row.handshake_s for row in self.rows if row.is_first]
         self._set_up_s = median(set_ups_s or [0.0]) if math.isnan(set_up_s) else set_up_s
         self._base_s = dict[Network, float]()  # what the trace takes as it is, by network
+        self._sampled: tuple[Edit, list[tuple[Trace, Edit, float]]] | None = None
 
     @cached_property
     def _looked(self) -> dict[int, int]:
@@ -152,9 +155,9 @@ class Trace:
         return looked
 
     @cached_property
-    def seen(self) -> Network:
+    def observed(self) -> Network:
         """The network that the requests of the run show."""
-        return find_network(self.rows) if self.root is self else self.root.seen
+        return find_network(self.rows) if self.root is self else self.root.observed
 
     @cached_property
     def kinds(self) -> list[str]:
@@ -173,17 +176,22 @@ class Trace:
         ]
 
     @cached_property
+    def _all_asked(self) -> list[Asked]:
+        """What was asked for as it is, which edits share."""
+        return keep(self.rows)
+
+    @cached_property
     def repeated(self) -> frozenset[int]:
         """Places of the requests whose bytes had come before."""
-        ranges, again = set[tuple[object, ...]](), list[int]()
+        ranges, repeats = set[tuple[object, ...]](), list[int]()
         for i, row in enumerate(self.rows):
             if row.method != "GET" or row.status >= 300 or self.kinds[i] == "listing":
                 continue
             name = row.host, row.key, row.range_start, row.range_nbytes
             if name in ranges:
-                again.append(i)
+                repeats.append(i)
             ranges.add(name)
-        return frozenset(again)
+        return frozenset(repeats)
 
     @cached_property
     def n_data_in_flight(self) -> int:
@@ -240,8 +248,8 @@ class Trace:
             heapq.heappush(under_way, (row.end_s, i))
         return previous
 
-    def _find_thinking(self, kept: Container[int]) -> list[tuple[int, float]]:
-        """Compute the seconds before each request from the last end of something kept.
+    def _find_thinking(self, asked: Container[int]) -> list[tuple[int, float]]:
+        """Compute the seconds before each request from the last end of one that is asked for still.
 
         Before them stands which of the dropped requests in between began first. A request waited for
         the look at its object if that is dropped, else for whatever ended last. Both began before it,
@@ -250,11 +258,11 @@ class Trace:
         thinking = list[tuple[int, float]]()
         for i, row in enumerate(self.rows):
             before = self._previous[i]
-            if (looked := self._looked.get(i)) is not None and looked not in kept:
+            if (looked := self._looked.get(i)) is not None and looked not in asked:
                 before = looked
             since_s = self.rows[0].start_s if before is None else self.rows[before].end_s
             think_s = max(0.0, self.clock.read(row.start_s) - self.clock.read(since_s))
-            if before is None or before in kept:
+            if before is None or before in asked:
                 thinking.append((i, think_s))
                 continue
             # a client that is refused waits on purpose before it asks again
@@ -267,25 +275,25 @@ class Trace:
         self, edit: Edit, connect: Network, stream_delay_s: Callable[[TracedRequest], float]
     ) -> list[Step]:
         """Write an edited trace as steps, each after so many of the others have ended."""
-        place = {i: number for number, one in enumerate(edit.asked) for i in one.rows}
+        place = {i: number for number, request in enumerate(edit.asked) for i in request.rows}
         thinking = self._find_thinking(place)
         ended = sorted(
-            max(self.rows[i].end_s for i in one.rows)
-            for one in edit.asked
-            for _ in range(one.n_parts)
+            max(self.rows[i].end_s for i in request.rows)
+            for request in edit.asked
+            for _ in range(request.n_parts)
         )
         steps = list[Step]()
         first_after = n_free = 0  # of the free requests in a row
-        for one in sorted(edit.asked, key=lambda one: self.rows[min(one.rows)].start_s):
-            row = self.rows[first := min(one.rows)]
+        for request in sorted(edit.asked, key=lambda item: self.rows[min(item.rows)].start_s):
+            row = self.rows[first := min(request.rows)]
             since, think_s = thinking[first]
             # what the program did between requests that are joined it does still, the client does not
-            pauses_s = [thinking[i][1] - _CLIENT_S for i in {*one.rows} - {first}]
+            pauses_s = [thinking[i][1] - _CLIENT_S for i in {*request.rows} - {first}]
             think_s += sum(max(0.0, pause_s) for pause_s in pauses_s)
             after = bisect_right(ended, self.rows[since].start_s + TOLERANCE_S)
             if first in edit.free:
                 first_after = after if not n_free else first_after
-                n_free += one.n_parts
+                n_free += request.n_parts
                 after = first_after + max(0, n_free - edit.n_in_flight)
                 # of those that go at once all but the first need a connection of their own
                 is_new = 1 < n_free <= edit.n_in_flight and not row.is_first
@@ -296,47 +304,69 @@ class Trace:
             if row.is_first:
                 think_s = min(think_s, edit.most_set_up_s)
             opening_s = min(max(0.0, stream_delay_s(row) - edit.less_s), edit.most_wait_s)
-            if len(one.rows) > 1:  # a longer body begins as slowly as on a new connection
-                opening_s += replace(connect, setup_s=0.0).new_connection_s(one.nbytes)
-            for part in range(one.n_parts):
+            if len(request.rows) > 1:  # a longer body begins as slowly as on a new connection
+                opening_s += replace(connect, setup_s=0.0).new_connection_s(request.nbytes)
+            for part in range(request.n_parts):
                 wave = max(0, part + 1 - _PARTS_AT_ONCE)
-                nbytes = one.nbytes / one.n_parts
+                nbytes = request.nbytes / request.n_parts
                 connect_s = (
                     connect.new_connection_s(nbytes) if is_new or (part and not wave) else 0.0
                 )
                 steps.append(Step(after + wave, think_s, nbytes, opening_s=opening_s + connect_s))
         return steps
 
-    def seconds(self, edit: Edit, seen: Network) -> float:
+    def seconds(self, edit: Edit, network: Network) -> float:
         """Replay an edited trace: on its own network each request keeps its first byte.
 
         Of many requests some of each stretch of time are replayed, and stand for the stretch.
         """
         if len(self.rows) <= self._max_replayed:
-            return self._replay(edit, seen)
-        found_s = 0.0
-        place = {one.rows[0]: one for one in edit.asked}
+            return self._replay(edit, network)
+        return sum(
+            weight * part._replay(replace(edit, asked=sample.asked, free=sample.free), network)
+            for part, sample, weight in self._sample(edit)
+        )
+
+    def _sample(self, edit: Edit) -> list[tuple[Trace, Edit, float]]:
+        """Take the part of an edit that each sampled stretch has; that of the latest edit is kept."""
+        if (
+            self._sampled
+            and self._sampled[0].asked is edit.asked
+            and self._sampled[0].free is edit.free
+        ):
+            return self._sampled[1]
+        wanted = {
+            i for first, part, _ in self._stretches for i in range(first, first + len(part.rows))
+        }
+        by_place = {item.rows[0]: item for item in edit.asked if item.rows[0] in wanted}
+        samples = list[tuple[Trace, Edit, float]]()
         for first, part, weight in self._stretches:
             within = range(first, first + len(part.rows))
             asked = [
-                replace(one, rows=tuple(i - first for i in one.rows if i in within))
+                Asked(tuple(j - first for j in item.rows if j in within), item.nbytes, item.n_parts)
                 for i in within
-                if (one := place.get(i))
+                if (item := by_place.get(i))
             ]
-            free = frozenset(i - first for i in within if i in edit.free)
             if asked:
-                found_s += weight * part._replay(replace(edit, asked=asked, free=free), seen)
-        return found_s
+                free = frozenset(i - first for i in within if i in edit.free)
+                samples.append((part, replace(edit, asked=asked, free=free), weight))
+        self._sampled = edit, samples
+        return samples
 
     def base_seconds(self, network: Network) -> float:
         """Replay the trace as it was, once for each network."""
         if network not in self._base_s:
-            self._base_s[network] = self.seconds(Edit(self.keep()), network)
+            self._base_s[network] = self.seconds(self._as_it_was, network)
         return self._base_s[network]
+
+    @cached_property
+    def _as_it_was(self) -> Edit:
+        return Edit(self._all_asked)
 
     def keep(self, dropped: Iterable[int] = ()) -> list[Asked]:
         """Ask for what was asked for, but for some."""
-        return keep(self.rows, dropped)
+        without = {*dropped}
+        return [item for i, item in enumerate(self._all_asked) if i not in without]
 
     @property
     def _max_replayed(self) -> int:
@@ -355,15 +385,16 @@ class Trace:
     @cached_property
     def _stretches(self) -> list[tuple[int, Trace, float]]:
         """Take the first requests of stretches of equal time: their place, and the seconds that each stands for."""
-        begin_s, step_s = self.clock.read(self.rows[0].start_s), self.span_s / _N_STRETCHES
+        n_stretches = max(1, min(_N_STRETCHES, self._max_replayed // _LEAST_OF_STRETCH))
+        begin_s, step_s = self.clock.read(self.rows[0].start_s), self.span_s / n_stretches
         starts_s = [
             *(self.clock.read(row.start_s) for row in self.rows),
             self.clock.read(self._last_end_s),
         ]
-        edges = [bisect_left(starts_s, begin_s + number * step_s) for number in range(_N_STRETCHES)]
+        edges = [bisect_left(starts_s, begin_s + number * step_s) for number in range(n_stretches)]
         stretches = list[tuple[int, Trace, float]]()
         for first, last in pairwise([*edges, len(self.rows)]):
-            chosen = range(first, min(last, first + self._max_replayed // _N_STRETCHES))
+            chosen = range(first, min(last, first + self._max_replayed // n_stretches))
             if chosen:
                 part = self.select(chosen, self.clock)
                 whole_s = starts_s[last] - starts_s[first]
@@ -371,12 +402,12 @@ class Trace:
                 stretches.append((first, part, whole_s / part_s if part_s > 0 else 1.0))
         return stretches
 
-    def _replay(self, edit: Edit, seen: Network) -> float:
+    def _replay(self, edit: Edit, shown: Network) -> float:
         if self.network is None:
-            alone = replace(seen, first_byte_median_s=0.0, first_byte_p95_s=0.0)
+            alone = replace(shown, first_byte_median_s=0.0, first_byte_p95_s=0.0)
             # TCP and TLS take two round trips, and a body begins slowly on a new connection
             connect = replace(
-                seen,
+                shown,
                 setup_s=self._set_up_s,
                 round_trip_s=self._set_up_s / HANDSHAKE_ROUND_TRIPS,
                 initial_window_nbytes=INITIAL_WINDOW_NBYTES,
@@ -384,14 +415,16 @@ class Trace:
             steps = self.steps(
                 edit, connect, lambda row: max(0.0, (row.first_byte_s or row.end_s) - row.start_s)
             )
-            found_s = replay(steps, alone, n_draws=1)
+            replayed_s = replay(steps, alone, n_draws=1)
         else:
-            other = self.network
+            target = self.network
             steps = self.steps(
-                edit, other, lambda row: other.new_connection_s(row.nbytes) if row.is_first else 0.0
+                edit,
+                target,
+                lambda row: target.new_connection_s(row.nbytes) if row.is_first else 0.0,
             )
-            found_s = replay(steps, other, n_draws=_N_DRAWS)
+            replayed_s = replay(steps, target, n_draws=_N_DRAWS)
         if not edit.free or edit.is_best:
-            return found_s
+            return replayed_s
         # what the program did between requests it does in turn, whatever is in flight
-        return max(found_s, sum(step.think_s for step in steps))
+        return max(replayed_s, sum(step.think_s for step in steps))

@@ -31,6 +31,8 @@ KNOWN = [
     # package, version, client, access, count
     ("s3fs", "2026.3.0", "zarr-s3fs", "whole", "n_requests"),  # the size of each chunk first
     ("gcsfs", "2026.8.0", "zarr-gcsfs", "whole", "n_requests"),  # three requests for a chunk
+    ("gcsfs", "2026.8.0", "gcsfs-file", "three variables", "n_requests"),  # no read-ahead
+    ("xarray", "2026.4.0", "xarray-url", "three variables", "n_requests"),  # another cache
     ("year", "2022", "zarr-s3fs", "whole", "n_waits"),  # one chunk after the other
 ]
 
@@ -105,7 +107,7 @@ def test_news_are_of_what_costs_more_and_newest_first() -> None:
     assert all(entry.jump.is_worse for entry in entries)
     lines, table = news.write_news().splitlines(), news.write_table()
     for line in lines:
-        anchor = line.rpartition("(#")[2].partition(")")[0]
+        anchor = line.rpartition('href="#')[2].partition('"')[0]
         assert line.startswith("- **") and f'<tr id="{anchor}">' in table
     names = [jump.name for jump in find_jumps(read_ledger())]
     assert len({*names}) == len(names) == table.count("<tr id=")

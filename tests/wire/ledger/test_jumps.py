@@ -87,3 +87,10 @@ def test_each_explanation_is_of_a_release_with_a_day_and_of_clients_that_exist()
         after = MeasuredAccess("gcsfs-file", "l", "a", "gcsfs", version, 1, counts)
         jump = compare_releases(before, after)
         assert jump and (explain_jump(jump, explanations) is not None) == is_explained
+    for count, is_explained in (("n_waits", True), ("n_requests", False)):  # it read one by one
+        grown = (OLD | {count: 4 * OLD[count]},) * 2
+        before = MeasuredAccess("zarr-s3fs", "l", "a", "year", "2021", 0, (OLD, OLD))
+        jump = compare_releases(
+            before, MeasuredAccess("zarr-s3fs", "l", "a", "year", "2022", 1, grown)
+        )
+        assert jump and (explain_jump(jump, explanations) is not None) == is_explained

@@ -208,7 +208,7 @@ def test_settings_that_are_offered_can_be_tried() -> None:
     """Each is known, is no default, and acts on the client to which it is offered."""
     for name, cause in REGISTRY.items():
         assert not cause.remedy.setting, name
-        for client, remedy in cause.clients.items():
+        for client, remedy in {**cause.clients, **cause.calls}.items():
             if remedy.setting:
                 cli.refuse_default(remedy.setting, cli.read_setting(remedy.setting))
                 agent = CLIENTS.get(client, ("aiobotocore/",))[0]
@@ -241,7 +241,7 @@ def test_a_gain_that_hangs_on_bandwidth_is_a_range() -> None:
     assert 0 < found.findings[0].least_gain < found.findings[0].gain
     text = "\n".join(render.render(found, ["x"]))
     assert (
-        "x faster, for the trace does not show enough" in text
+        "x faster for these requests, for the trace does not show enough" in text
         and "at most 1 " in text
         and "at most 1x" not in text
     )

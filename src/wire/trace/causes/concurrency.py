@@ -156,7 +156,13 @@ _POOL = (
 )
 _GATHER = "import asyncio\n"
 _COMPUTE = Remedy("import dask\nresults = dask.compute(*lazy)  # one compute for all of the loop")
-_MFDATASET = Remedy("ds = xr.open_mfdataset(paths, parallel=True)")
+_MFDATASET = Remedy("ds = xr.open_mfdataset(urls, engine='zarr', parallel=True)")
+_CONCURRENCY = Remedy(
+    'zarr.config.set({"async.concurrency": 64})  # import zarr first', setting="concurrency=64"
+)
+_LESS_CONCURRENCY = Remedy(
+    'zarr.config.set({"async.concurrency": 5})  # import zarr first', setting="concurrency=5"
+)
 _PARQUET = Remedy(
     "table = pyarrow.dataset.dataset(paths, filesystem=filesystem).to_table().to_pandas()"
 )
@@ -170,7 +176,8 @@ CAUSES = [
         "symptoms.html#how-many-requests-at-once",
         advise("concurrent requests, ten for example"),
         {
-            "zarr": Remedy("values = array[:]  # one selection instead of many, or ds.load()"),
+            "zarr": Remedy("values = array[:]  # one selection before the loop, instead of many"),
+            "xarray": Remedy("ds = ds.load()  # once, before the loop, of all that it reads"),
             "requests": Remedy(_POOL + "parts = [*pool.map(session.get, urls)]"),
             "httpx": Remedy(_POOL + "parts = [*pool.map(client.get, urls)]"),
             "aiohttp": Remedy(
@@ -179,7 +186,7 @@ CAUSES = [
                 "        return await response.read()\n"
                 "parts = await asyncio.gather(*(read(url) for url in urls))"
             ),
-            "s3fs": Remedy("parts = fs.cat(paths)"),
+            "fsspec": Remedy("parts = fs.cat(paths)"),
             "boto3": Remedy(
                 _POOL + "parts = [*pool.map(lambda key:"
                 " client.get_object(Bucket=bucket, Key=key)['Body'].read(), keys)]"
@@ -211,7 +218,6 @@ CAUSES = [
         },
         {
             "compute": _COMPUTE,
-            "load": _COMPUTE,
             "open_mfdataset": _MFDATASET,
             "read_parquet": _PARQUET,
         },
@@ -224,7 +230,8 @@ CAUSES = [
         "symptoms.html#how-many-requests-at-once",
         advise("more concurrent requests, 64 for example"),
         {
-            "zarr": Remedy('zarr.config.set({"async.concurrency": 64})', setting="concurrency=64"),
+            "zarr": _CONCURRENCY,
+            "xarray": _CONCURRENCY,
             "s3fs": Remedy(
                 'fs = s3fs.S3FileSystem(config_kwargs={"max_pool_connections": 64})',
                 setting="pool=64",
@@ -295,7 +302,8 @@ CAUSES = [
         advise("concurrent writes, ten for example"),
         {
             "zarr": Remedy("array[:] = values  # one selection instead of many"),
-            "s3fs": Remedy("fs.pipe({path: data for path, data in zip(paths, parts)})"),
+            "xarray": Remedy("ds.to_zarr(target, mode='w')  # once, with all of the data"),
+            "fsspec": Remedy("fs.pipe({path: data for path, data in zip(paths, parts)})"),
             "boto3": Remedy(
                 _POOL + "[*pool.map(lambda key, body:"
                 " client.put_object(Bucket=bucket, Key=key, Body=body), keys, parts)]"
@@ -319,8 +327,9 @@ CAUSES = [
         "symptoms.html#how-many-requests-at-once",
         advise("fewer concurrent requests, or objects under several prefixes"),
         {
-            "zarr": Remedy('zarr.config.set({"async.concurrency": 5})', setting="concurrency=5"),
-            "s3fs": Remedy("parts = fs.cat(paths, batch_size=5)"),
+            "zarr": _LESS_CONCURRENCY,
+            "xarray": _LESS_CONCURRENCY,
+            "fsspec": Remedy("parts = fs.cat(paths, batch_size=5)"),
             "obstore": Remedy(
                 _GATHER + "limit = asyncio.Semaphore(5)\n"
                 "async def read(path):\n"

@@ -116,7 +116,7 @@ def _find_far(trace: Trace) -> Evidence | None:
         return None
     set_up_s = [row.handshake_s for row in trace.rows if row.is_first and row.handshake_s]
     round_trip_s = median(set_up_s) / HANDSHAKE_ROUND_TRIPS if set_up_s else 0.0
-    latency_s = trace.seen.first_byte_median_s
+    latency_s = trace.observed.first_byte_median_s
     round_trip_s = min(round_trip_s, latency_s)
     if round_trip_s < max(_FAR_S, 0.4 * latency_s):
         return None
@@ -159,7 +159,10 @@ CAUSES = [
         "hub.html",
         advise("set credentials for the program, or ask without signing where the data are open"),
         {
-            "zarr": Remedy("ds = xr.open_zarr(url, storage_options={'anon': True})  # open data"),
+            "zarr": Remedy(
+                "group = zarr.open_group(url, mode='r', storage_options={'anon': True})  # open data"
+            ),
+            "xarray": Remedy("ds = xr.open_zarr(url, storage_options={'anon': True})  # open data"),
             "s3fs": Remedy(
                 "fs = s3fs.S3FileSystem(anon=True)  # open data", setting="no_metadata_service=true"
             ),

@@ -49,7 +49,7 @@ def _find_looks(trace: Trace) -> Evidence | None:
             if row.method == "HEAD" and row.status < 300 and following.method == "GET":
                 dropped.append(i)
     n_get = len(trace.places(lambda row: row.method == "GET"))
-    text = f"before {len(dropped)} of {n_get} GETs a HEAD asked for the size of the object"
+    text = f"before {len(dropped)} of {n_get} reads an extra request (HEAD) asked for the size"
     return drop(trace, sorted(dropped), text)
 
 
@@ -172,7 +172,12 @@ CAUSES = [
         advise("read without the HEAD: the answer of a GET has the size"),
         {
             "zarr": Remedy(
-                'ds = xr.open_zarr(url, storage_options={"max_concurrency": 1})',
+                "group = zarr.open_group(url, mode='r',"
+                " storage_options={**storage_options, 'max_concurrency': 1})",
+                setting="max_concurrency=1",
+            ),
+            "xarray": Remedy(
+                "ds = xr.open_zarr(url, storage_options={**storage_options, 'max_concurrency': 1})",
                 setting="max_concurrency=1",
             ),
             "s3fs": Remedy(
@@ -198,6 +203,11 @@ CAUSES = [
         _find_samples,
         "recipes.html#load-random-boxes",
         Remedy("block = array[first:last]\nsamples = [block[i] for i in range(last - first)]"),
+        {
+            "xarray": Remedy(
+                "block = array[first:last].load()\nsamples = [block[i] for i in range(last - first)]"
+            )
+        },
         absorbs=("repeats",),
     ),
     Cause(
@@ -208,11 +218,12 @@ CAUSES = [
         "recipes.html",
         advise("keep what was read, or put a cache before the store"),
         {
-            "zarr": Remedy("ds = ds.load()"),
+            "zarr": Remedy("values = array[:]  # once, before the loop"),
+            "xarray": Remedy("ds = ds.load()  # once, before the loop"),
             "gdal": set_variable(
                 "CPL_VSIL_CURL_CACHE_SIZE=134217728", "CPL_VSIL_CURL_CACHE_SIZE=134217728"
             ),
-            "s3fs": Remedy("data = fs.cat(paths)  # once, then data[path]"),
+            "fsspec": Remedy("data = fs.cat(paths)  # once, then data[path]"),
             "boto3": Remedy(
                 "data = client.get_object(Bucket=bucket, Key=key)['Body'].read()  # once"
             ),
@@ -242,7 +253,7 @@ CAUSES = [
         _find_tree,
         "symptoms.html#opening-takes-ninety-seconds",
         Remedy("ds = xr.open_zarr(url, decode_times=False, create_default_indexes=False)"),
-        {},
+        {"zarr": advise("read coordinates where they are needed, and all at once")},
         {
             "open_datatree": _TREE,
             "open_groups": _TREE,
@@ -250,8 +261,8 @@ CAUSES = [
                 "ds = xr.open_dataset(url, decode_times=False, create_default_indexes=False)"
             ),
             "open_mfdataset": Remedy(
-                "ds = xr.open_mfdataset(paths, parallel=True, coords='minimal', compat='override',"
-                " decode_times=False)"
+                "ds = xr.open_mfdataset(urls, engine='zarr', parallel=True, coords='minimal',"
+                " compat='override', decode_times=False)"
             ),
         },
         absorbs=("in-turn",),
@@ -267,11 +278,11 @@ CAUSES = [
             "zarr": Remedy(
                 "group = zarr.open_group(store, mode='r', zarr_format=3, use_consolidated=True)"
             ),
+            "xarray": Remedy("ds = xr.open_zarr(url, zarr_format=3, consolidated=True)"),
             "gdal": set_variable("GDAL_DISABLE_READDIR_ON_OPEN=EMPTY_DIR", "readdir=EMPTY_DIR"),
-            "s3fs": Remedy("names = fs.ls(folder)  # once, then read what is in it"),
+            "fsspec": Remedy("names = fs.ls(folder)  # once, then read what is in it"),
             "obstore": Remedy("names = [item['path'] for item in obstore.list(store).collect()]"),
         },
-        {"open_zarr": Remedy("ds = xr.open_zarr(url, zarr_format=3, consolidated=True)")},
     ),
     Cause(
         "listings",
@@ -282,7 +293,7 @@ CAUSES = [
         advise("list once and keep the names, or open by name"),
         {
             "gdal": set_variable("GDAL_DISABLE_READDIR_ON_OPEN=EMPTY_DIR", "readdir=EMPTY_DIR"),
-            "s3fs": Remedy("names = fs.ls(folder)  # once, before the loop"),
+            "fsspec": Remedy("names = fs.ls(folder)  # once, before the loop"),
             "obstore": Remedy(
                 "names = [item['path'] for item in obstore.list(store).collect()]  # once"
             ),

@@ -157,9 +157,9 @@ def _find_file_object(trace: Trace) -> Evidence | None:
         return None
     if analysis.most_in_flight([trace.rows[i] for i in ranges]) > 1:
         return None
-    rate = min(trace.seen.stream_nbytes_per_s, 1e12)
+    rate = min(trace.observed.stream_nbytes_per_s, 1e12)
     rate = rate if rate < 1e12 else _UNSEEN_NBYTES_PER_S
-    latency_s = trace.seen.first_byte_median_s
+    latency_s = trace.observed.first_byte_median_s
     choices = [(_put_in_blocks(trace, ranges, nbytes), nbytes) for nbytes in _BLOCKS_NBYTES]
     best, block_nbytes = min(
         choices,
@@ -207,7 +207,7 @@ def _find_one_stream(trace: Trace) -> Evidence | None:
     if not large or analysis.most_in_flight([trace.rows[i] for i in large]) > 1:
         return None
     nbytes = sum(trace.rows[i].nbytes for i in large)
-    rate = trace.seen.stream_nbytes_per_s / 1e6
+    rate = trace.observed.stream_nbytes_per_s / 1e6
     text = f"{format_size(nbytes)} came one stream at a time, of {rate:.0f} MB/s"
     return Evidence(large, text, Edit(split(trace.rows, large, JOINED_NBYTES)))
 
@@ -241,8 +241,9 @@ CAUSES = [
         "symptoms.html#how-large-a-gap-should-be-joined",
         advise("join neighbours into one range of 8 MiB, and cut the answer"),
         {
-            "zarr": Remedy("values = array[:]"),
-            "s3fs": Remedy('file = fs.open(path, cache_type="readahead", block_size=8 * 2**20)'),
+            "zarr": Remedy("values = array[:]  # one selection instead of many"),
+            "xarray": Remedy("ds = ds.load()  # one read instead of many"),
+            "fsspec": Remedy('file = fs.open(path, cache_type="readahead", block_size=8 * 2**20)'),
             "obstore": Remedy("parts = obstore.get_ranges(store, path, starts=starts, ends=ends)"),
             "boto3": Remedy(
                 "data = client.get_object(Bucket=bucket, Key=key, Range=f'bytes={first}-{last}')['Body'].read()"
@@ -266,7 +267,7 @@ CAUSES = [
         _find_file_object,
         "recipes.html#keep-blocks-of-a-file-object",
         _FILE_BLOCKS,
-        {"s3fs": _FILE_BLOCKS, "aiohttp": _FILE_BLOCKS},
+        {"fsspec": _FILE_BLOCKS, "aiohttp": _FILE_BLOCKS},
         weight=0.9,
         absorbs=("parts-in-turn", "in-turn"),
     ),
@@ -290,7 +291,7 @@ CAUSES = [
                 _POOL + "parts = [*pool.map(lambda start: client.get_object(Bucket=bucket, Key=key,"
                 " Range=f'bytes={start}-{start + nbytes - 1}')['Body'].read(), starts)]"
             ),
-            "s3fs": Remedy("parts = fs.cat_ranges([path] * len(starts), starts, ends)"),
+            "fsspec": Remedy("parts = fs.cat_ranges([path] * len(starts), starts, ends)"),
             "obstore": Remedy(
                 "parts = obstore.get_ranges(store, path, starts=starts, ends=ends, coalesce=0)"
             ),
@@ -331,7 +332,7 @@ CAUSES = [
                 "ends = [min(start + 8 * 2**20, nbytes) for start in starts]\n"
                 "parts = obstore.get_ranges(store, path, starts=[*starts], ends=ends, coalesce=0)"
             ),
-            "s3fs": Remedy(
+            "fsspec": Remedy(
                 "nbytes = fs.size(path)\n"
                 "starts = range(0, nbytes, 8 * 2**20)\n"
                 "ends = [min(start + 8 * 2**20, nbytes) for start in starts]\n"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from wire.trace.causes.clients import CLIENTS
+from wire.trace.causes.clients import CLIENTS, LIBRARIES, choose_languages
 
 if TYPE_CHECKING:
     from wire.trace.whatif import Edit, Trace
@@ -82,8 +82,9 @@ class Cause:
     """Describe a cause that the trace knows.
 
     Remedies are looked up by the library's function that the line calls (`open_datatree`, or
-    `h5py.` for any of a package), then by client, then there is the one for a client that is not
-    known. `zarr` are requests for chunks or metadata of Zarr by a client that Zarr reads with.
+    `h5py.` for any of a package), then by the library of that function, then by client, then there
+    is the one for a client that is not known. `zarr` are also requests for chunks or metadata of
+    Zarr by a client that Zarr reads with, where the line is not known.
     """
 
     name: str
@@ -117,8 +118,8 @@ class Cause:
                 raise ValueError(f"cause {self.name or '?'}: no {name}; allowed: one of each field")
         if not self.see.partition("#")[0].endswith(".html"):
             raise ValueError(f"{self.name}: see {self.see!r}; allowed: a page of the book")
-        if odd := sorted({*self.clients} - {*CLIENTS, "zarr"}):
-            raise ValueError(f"{self.name}: {odd[0]}; allowed: {', '.join([*CLIENTS, 'zarr'])}")
+        if odd := sorted({*self.clients} - {*CLIENTS, *LIBRARIES}):
+            raise ValueError(f"{self.name}: {odd[0]}; allowed: {', '.join([*CLIENTS, *LIBRARIES])}")
         remedies = {"": self.remedy, **self.clients, **self.calls}
         for client, remedy in remedies.items():
             remedy.check(f"{self.name} of {client or 'any client'}")
@@ -134,13 +135,19 @@ class Cause:
         ...               {"boto3": advise("boto")}, {"open": advise("by name"), "h5py.": advise("of h5py")})
         >>> [cause.remedy_for(call, ["boto3"]).text for call in ("io.open", "h5py._hl.read", "")]
         ['by name', 'of h5py', 'boto']
+
+        A library of which it is known has no words of another:
+
+        >>> cause.remedy_for("xarray.open_zarr", ["zarr"]).text
+        'none'
         """
         package, _, rest = library_call.partition(".")
         function = rest.rpartition(".")[2] or package
         for call in (function, f"{package}."):
             if library_call and call in self.calls:
                 return self.calls[call]
-        return next((self.clients[name] for name in clients if name in self.clients), self.remedy)
+        languages = choose_languages(library_call, [*clients])
+        return next((self.clients[name] for name in languages if name in self.clients), self.remedy)
 
 
 def make_registry(causes: Iterable[Cause]) -> dict[str, Cause]:

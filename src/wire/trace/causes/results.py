@@ -118,7 +118,10 @@ CAUSES = [
         "symptoms.html#the-values-are-wrong-and-nothing-complained",
         advise("check the status of each answer, and stop where a chunk fails"),
         {
-            "zarr": Remedy("ds = xr.open_zarr(url, storage_options=storage_options)"),
+            "zarr": Remedy(
+                "group = zarr.open_group(url, mode='r', storage_options=storage_options)"
+            ),
+            "xarray": Remedy("ds = xr.open_zarr(url, storage_options=storage_options)"),
             "requests": Remedy("response = session.get(url)\nresponse.raise_for_status()"),
             "httpx": Remedy("response = client.get(url)\nresponse.raise_for_status()"),
             "curl": run_in_shell("curl --fail URL"),
