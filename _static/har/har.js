@@ -587,7 +587,7 @@ function analyse(run, catalog) {
     kinds: Object.fromEntries([...groupBy(trace.kinds, (kind) => kind)].map(([kind, group]) => [kind, group.length])),
     refused: Object.fromEntries([...groupBy(failed, (row) => row.status)].map(([status, group]) => [status, group.length])),
     causes: chooseCauses(trace, sought).map((item) => ({...item, title: item.cause.title, remedy: item.cause.clients[agent] ?? item.cause.remedy, see: item.cause.see})),
-    nLeft: run.nLeft,
+    nLeft: run.nLeft, isOwn: run.isOwn,
   };
 }
 // The columns that the waterfall draws.
@@ -599,15 +599,17 @@ function makeColumns(report) {
   const marks = new Array(trace.rows.length).fill(0);
   report.causes.slice(0, 30).forEach((item, number) => item.rows.forEach((i) => { marks[i] |= 1 << number; }));
   const table = (values) => unique(values), numbers = (values, known) => values.map((value) => known.indexOf(value));
+  const lineNames = run.sites.map((site) => JSON.stringify([`${site.is_certain ? "" : "about "}${site.file}:${site.line}`, String(site.source ?? "")]));
+  const lines = table(lineNames);
   const methods = table(rows.map((row) => row.method)), kinds = table(trace.kinds), hosts = table(rows.map((row) => row.host));
   return {
     version: 1, n: rows.length, total: run.rows.length, wall: micro(run.wall_s),
     start: sorted.map((i, k) => begins[i] - (k ? begins[sorted[k - 1]] : 0)), setup: rows.map((row) => micro(row.handshake_s)),
     wait: rows.map((row) => micro((row.first_byte_s || row.end_s || until) - row.start_s)), body: rows.map((row) => micro((row.end_s || until) - (row.first_byte_s || row.end_s || until))),
     status: rows.map((row) => row.status), bytes: rows.map((row) => row.nbytes), from: rows.map((row) => row.range_start ?? -1),
-    shared: rows.map(() => 0), rest: rows.map((row) => row.key), line: rows.map((row) => row.site ?? -1), cause: sorted.map((i) => marks[i]),
+    shared: rows.map(() => 0), rest: rows.map((row) => row.key), line: rows.map((row) => row.site >= 0 ? lines.indexOf(lineNames[row.site]) : -1), cause: sorted.map((i) => marks[i]),
     method: numbers(rows.map((row) => row.method), methods), kind: numbers(sorted.map((i) => trace.kinds[i]), kinds), host: numbers(rows.map((row) => row.host), hosts),
-    methods, kinds, hosts, lines: run.sites.map((site) => ({name: `${site.is_certain ? "" : "about "}${site.file}:${site.line}`, code: String(site.source ?? "")})),
+    methods, kinds, hosts, lines: lines.map((line) => JSON.parse(line)).map(([name, code]) => ({name, code})),
     causes: report.causes.slice(0, 30).map((item) => ({title: item.title, line: item.remedy})),
   };
 }
@@ -625,7 +627,7 @@ function writeReport(report, catalog) {
   const time = report.time_s, count = (n) => n.toLocaleString("en-US");
   const failed = Object.entries(report.refused).map(([status, n]) => `${count(n)} with ${describeStatus(report.trace, Number(status))}`);
   const facts = [
-    ["time", `${formatSeconds(report.wall_s)} from the first request to the last`],
+    ["time", `${formatSeconds(report.wall_s)} ${report.isOwn ? "of the whole program" : "from the first request to the last"}`],
     ["waiting for a first byte", formatSeconds(time["first bytes"])], ["bodies arriving", formatSeconds(time.bodies + time.client)],
     ["connections", formatSeconds(time.connections)], ["no request under way", formatSeconds(time.start + time.processor + time.idle)],
     ["requests", `${count(report.n_requests)}: ${Object.entries(report.kinds).sort((a, b) => b[1] - a[1]).map(([kind, n]) => `${count(n)} ${kind}`).join(", ")}`],

@@ -17,6 +17,7 @@ from tests.wire.trace.test_findings import chain, run_of
 from tests.wire.trace.test_har import browse, write_archive
 from tests.wire.trace.test_report import look_before_each
 from wire.trace import analysis, findings, stored
+from wire.trace import page as page_of_trace
 from wire.trace.catalog import make_catalog, write_catalog
 from wire.trace.causes import REGISTRY
 from wire.trace.page import read_script
@@ -181,6 +182,11 @@ def test_the_same_is_found_in_each_archive(tmp_path: Path) -> None:
     missing = {*REGISTRY} - {*pages["example"]["others"]} - sought - {"failed", "link"}
     assert not missing, f"in no archive of this test: {missing}"
     assert pages["cached"]["nLeft"] == 1
+    drawn = page_of_trace.make_columns(example, findings.report(example))
+    assert pages["example"]["columns"]["lines"] == drawn["lines"]
+    for name in ("line", "setup", "wait", "body", "bytes", "from"):
+        values = drawn[name] if isinstance(drawn[name], list) else [drawn[name]] * drawn["n"]
+        assert pages["example"]["columns"][name] == pytest.approx(values, abs=1), name
 
 
 def test_main_causes_are_chosen_and_marked(tmp_path: Path) -> None:
