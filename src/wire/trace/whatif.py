@@ -15,7 +15,14 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from wire.models.transfer import TOLERANCE_S, Network, Step, replay
-from wire.trace.analysis import DATA_KINDS, find_network, find_time, kind_of, most_in_flight
+from wire.trace.analysis import (
+    DATA_KINDS,
+    find_network,
+    find_time,
+    kind_of,
+    most_in_flight,
+    number_objects,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from wire.trace.rows import CallSite, Run, TracedRequest
@@ -68,14 +75,14 @@ def keep(rows: Sequence[TracedRequest], dropped: Iterable[int] = ()) -> list[Ask
     return [Asked((i,), row.nbytes) for i, row in enumerate(rows) if i not in without]
 
 
-def split(rows: Sequence[TracedRequest], large: Iterable[int], part_nbytes: float) -> list[Asked]:
+def split(requests: Iterable[Asked], large: Iterable[int], part_nbytes: float) -> list[Asked]:
     """Have some bodies come in several streams."""
     chosen = {*large}
     return [
         replace(request, n_parts=ceil(request.nbytes / part_nbytes))
         if request.rows[0] in chosen
         else request
-        for request in keep(rows)
+        for request in requests
     ]
 
 
@@ -167,6 +174,14 @@ class Trace:
         return [*map(kind_of, self.rows)]
 
     @cached_property
+    def objects(self) -> list[int]:
+        """The number of the object that each request is for."""
+        if self.root is not self:
+            numbers = self.root.objects
+            return [numbers[i] for i in self.origin]
+        return number_objects(self.rows)
+
+    @cached_property
     def data(self) -> list[int]:
         """Places of the requests that brought values, or a part of a file."""
         return [
@@ -177,17 +192,23 @@ class Trace:
 
     @cached_property
     def _all_asked(self) -> list[Asked]:
-        """What was asked for as it is, which edits share."""
-        return keep(self.rows)
+        """What was asked for as it is, which edits share: of a long trace what is replayed of it."""
+        if len(self.rows) <= self._max_replayed:
+            return keep(self.rows)
+        return [
+            Asked((i,), self.rows[i].nbytes)
+            for first, part, _ in self._stretches
+            for i in range(first, first + len(part.rows))
+        ]
 
     @cached_property
     def repeated(self) -> frozenset[int]:
         """Places of the requests whose bytes had come before."""
-        ranges, repeats = set[tuple[object, ...]](), list[int]()
+        ranges, repeats = set[tuple[int, int | None, int | None]](), list[int]()
         for i, row in enumerate(self.rows):
             if row.method != "GET" or row.status >= 300 or self.kinds[i] == "listing":
                 continue
-            name = row.host, row.key, row.range_start, row.range_nbytes
+            name = self.objects[i], row.range_start, row.range_nbytes
             if name in ranges:
                 repeats.append(i)
             ranges.add(name)
@@ -223,9 +244,9 @@ class Trace:
 
     def by_object(self, places: Iterable[int]) -> Iterator[list[int]]:
         """Group requests by what they ask for, each group in the order in which they began."""
-        groups = defaultdict[tuple[str, str], list[int]](list)
+        groups, objects = defaultdict[int, list[int]](list), self.objects
         for i in places:
-            groups[self.rows[i].host, self.rows[i].key].append(i)
+            groups[objects[i]].append(i)
         yield from groups.values()
 
     @property
@@ -364,9 +385,9 @@ class Trace:
         return Edit(self._all_asked)
 
     def keep(self, dropped: Iterable[int] = ()) -> list[Asked]:
-        """Ask for what was asked for, but for some."""
+        """Ask for what was asked for, but for some; of a long trace what is replayed alone."""
         without = {*dropped}
-        return [item for i, item in enumerate(self._all_asked) if i not in without]
+        return [item for item in self._all_asked if item.rows[0] not in without]
 
     @property
     def _max_replayed(self) -> int:
