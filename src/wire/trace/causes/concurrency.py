@@ -10,7 +10,7 @@ from wire.trace import analysis
 from wire.trace.analysis import is_data
 from wire.trace.causes.clients import find_clients
 from wire.trace.causes.registry import FEW, Cause, Evidence, Remedy, advise, run_in_shell
-from wire.trace.whatif import RETRIED, Asked, Edit
+from wire.trace.whatif import RETRIED, Edit, EditedRequest
 
 if TYPE_CHECKING:
     from wire.trace.whatif import Trace
@@ -92,7 +92,7 @@ def _find_small_chunks(trace: Trace) -> Evidence | None:
     asked_for = trace.keep(chunks)
     for first in range(0, len(chunks), n_joined):
         places = chunks[first : first + n_joined]
-        asked_for.append(Asked((*places,), sum(trace.rows[i].nbytes for i in places)))
+        asked_for.append(EditedRequest((*places,), sum(trace.rows[i].nbytes for i in places)))
     text = f"{len(chunks)} chunks of {format_size(size)} each, where a few MB cost hardly more time"
     return Evidence(chunks, text, Edit(asked_for))
 

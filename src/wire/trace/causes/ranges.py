@@ -21,7 +21,7 @@ from wire.trace.causes.registry import (
     run_in_shell,
     set_variable,
 )
-from wire.trace.whatif import Asked, Edit, split
+from wire.trace.whatif import Edit, EditedRequest, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ def _find_overlaps(trace: Trace) -> Evidence | None:
     if not part or moved < _WASTED * unique:
         return None
     asked_for = [
-        Asked(item.rows, fresh.get(item.rows[0], item.nbytes))
+        EditedRequest(item.rows, fresh.get(item.rows[0], item.nbytes))
         for item in trace.keep()
         if fresh.get(item.rows[0], 1)
     ]
@@ -107,7 +107,7 @@ def _find_neighbours(trace: Trace) -> Evidence | None:
     asked_for = trace.keep(ranges)
     for places in joined:
         first, last = trace.rows[places[0]], trace.rows[places[-1]]
-        asked_for.append(Asked((*places,), span_of(last)[1] - span_of(first)[0]))
+        asked_for.append(EditedRequest((*places,), span_of(last)[1] - span_of(first)[0]))
     text = (
         f"{len(touching)} of {n_all} neighbours touch;"
         f" joined they are {len(joined)} requests instead of {len(ranges)}"
@@ -182,9 +182,9 @@ def _find_file_object(trace: Trace) -> Evidence | None:
     return Evidence(ranges, text, edit, values={"block": size})
 
 
-def _put_in_blocks(trace: Trace, ranges: list[int], block_nbytes: int) -> list[Asked]:
+def _put_in_blocks(trace: Trace, ranges: list[int], block_nbytes: int) -> list[EditedRequest]:
     """Ask for whole blocks of a file, each once while it is one of the latest that are cached."""
-    blocks = list[Asked]()
+    blocks = list[EditedRequest]()
     for group in trace.by_object(ranges):
         spans = [span_of(trace.rows[i]) for i in group]
         size = max(end for _, end in spans)
@@ -199,7 +199,7 @@ def _put_in_blocks(trace: Trace, ranges: list[int], block_nbytes: int) -> list[A
                 if len(cached) > _KEPT_BLOCKS:
                     cached.popitem(last=False)
             if nbytes:
-                blocks.append(Asked((i,), nbytes))
+                blocks.append(EditedRequest((i,), nbytes))
     return blocks
 
 
