@@ -28,7 +28,7 @@ from helpers.findings import (
     format_finding,
     read_findings,
 )
-from helpers.plotting.tables import digits
+from helpers.plotting.tables import format_digits
 from wire.errors import UserError
 
 NOT_SO = "(not so in these results) "
@@ -71,12 +71,12 @@ def describe_details(finding: Finding, page: str) -> str:
     """Describe in a line what is behind a number: interval, repeats, noise, what it is, and its record."""
     parts = []
     if math.isfinite(finding.low):
-        low, high = (digits(end, n=3) for end in (finding.low, finding.high))
+        low, high = (format_digits(end, n=3) for end in (finding.low, finding.high))
         parts.append(f"95 % interval {low} to {high}{f' {finding.unit}' if finding.unit else ''}")
     if finding.n > 1:
         parts.append(f"{finding.n} repeats")
     if math.isfinite(finding.noise):
-        parts.append(f"noise {digits(100 * finding.noise)} %")
+        parts.append(f"noise {format_digits(100 * finding.noise)} %")
     if finding.quantity:
         parts.append(finding.quantity)
     if page:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.plotting.tables import digits
+from helpers.plotting.tables import format_digits
 from wire.errors import UserError, show
 
 SUFFIX = ".findings.csv"
@@ -75,26 +75,26 @@ class Claim:
 CONSTANTS = {"unstable-above": Finding(100 * UNSTABLE_ABOVE, unit="%")}
 """Numbers of the code that pages print by name, as they print what they found."""
 
-Found = Finding | Interval | Comparison | float
+FindingLike = Finding | Interval | Comparison | float
 
 
-def as_finding(found: Found) -> Finding:
+def as_finding(result: FindingLike) -> Finding:
     """Turn what statistics return into a finding, which knows its quantity and the noise of that."""
-    if isinstance(found, Finding):
-        return found
-    if isinstance(found, Comparison):
-        noise = found.noise - 1
-        return replace(as_finding(found.ratio), verdict=found.verdict, noise=noise)
-    if isinstance(found, Interval):
-        ends, quantity = (found.centre, found.low, found.high), found.quantity
-        return Finding(*ends, n=found.n, noise=found.noise - 1, quantity=quantity)
-    return Finding(float(found))
+    if isinstance(result, Finding):
+        return result
+    if isinstance(result, Comparison):
+        noise = result.noise - 1
+        return replace(as_finding(result.ratio), verdict=result.verdict, noise=noise)
+    if isinstance(result, Interval):
+        ends, quantity = (result.centre, result.low, result.high), result.quantity
+        return Finding(*ends, n=result.n, noise=result.noise - 1, quantity=quantity)
+    return Finding(float(result))
 
 
 class Findings(UserDict[str, Any]):
     """Findings of a page by the keys under which prose quotes them, checked as they are assigned."""
 
-    def __setitem__(self, key: str, value: Found) -> None:
+    def __setitem__(self, key: str, value: FindingLike) -> None:
         """Keep a finding; refuse what is no number, and keys that every page has."""
         is_number = isinstance(value, Real) and not isinstance(value, bool)
         if not (is_number or isinstance(value, Finding | Interval | Comparison)):
@@ -104,9 +104,9 @@ class Findings(UserDict[str, Any]):
             raise UserError("findings", f"{key}, which every page has", "another key")
         super().__setitem__(key, value)
 
-    def __ior__(self, others: Any) -> Self:  # type: ignore[override,misc]
+    def __ior__(self, results: Any) -> Self:  # type: ignore[override,misc]
         """Add other findings, each checked."""
-        self.update(others)
+        self.update(results)
         return self
 
 
@@ -132,15 +132,15 @@ class Claims(UserDict[str, Any]):
             raise UserError("claims", f"{key}, which a finding has", "another key")
         super().__setitem__(key, claim)
 
-    def __ior__(self, others: Any) -> Self:  # type: ignore[override,misc]
+    def __ior__(self, claims: Any) -> Self:  # type: ignore[override,misc]
         """Add other claims, each checked."""
-        self.update(others)
+        self.update(claims)
         return self
 
 
 def write_findings(
     record: str | Path,
-    findings: Mapping[str, Found],
+    findings: Mapping[str, FindingLike],
     claims: Mapping[str, bool | np.bool_ | Claim],
     *,
     noise: float,
@@ -173,10 +173,12 @@ def tabulate_finding(finding: Finding) -> dict[str, str]:
     if finding.unit == CLAIM:
         return line | {"value": describe_claim(finding)}
     if math.isfinite(finding.low):
-        line["95 % interval"] = f"{digits(finding.low)} to {digits(finding.high)}"
+        line["95 % interval"] = f"{format_digits(finding.low)} to {format_digits(finding.high)}"
     if math.isfinite(finding.noise):
-        line["noise"] = f"{digits(100 * finding.noise)} %"
-    value = digits(finding.value) if math.isfinite(finding.value) or not finding.verdict else ""
+        line["noise"] = f"{format_digits(100 * finding.noise)} %"
+    value = (
+        format_digits(finding.value) if math.isfinite(finding.value) or not finding.verdict else ""
+    )
     text = ", ".join(filter(None, (value, finding.verdict)))
     return line | {"value": text, "unit": finding.unit}
 
@@ -219,7 +221,7 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
         raise UserError(path.name, f"not the findings of a page: {reason}") from error
 
 
-def format_finding(found: Finding | None, how: str = "", *, noise: float = math.nan) -> str:
+def format_finding(result: Finding | None, spec: str = "", *, noise: float = math.nan) -> str:
     """Format a finding for prose: the number, as a factor `x`, its `range`, the `verdict`, a mark if `unstable`, or a `count`.
 
     The mark is a dagger; `describe_noise` has its reason. A count has all its digits.
@@ -241,21 +243,21 @@ def format_finding(found: Finding | None, how: str = "", *, noise: float = math.
     >>> format_finding(Finding(1.5), "unstable", noise=0.2) == UNSTABLE_MARK
     True
     """
-    if how not in ("", "x", "range", "verdict", "unstable", "count"):
-        raise UserError("num", f"{how!r}", "nothing, x, range, verdict, unstable, count")
-    if how == "unstable":
-        return UNSTABLE_MARK if describe_noise(found, noise) else ""
-    if found is None:
+    if spec not in ("", "x", "range", "verdict", "unstable", "count"):
+        raise UserError("num", f"{spec!r}", "nothing, x, range, verdict, unstable, count")
+    if spec == "unstable":
+        return UNSTABLE_MARK if describe_noise(result, noise) else ""
+    if result is None:
         return "not measured here"
-    if how == "verdict":
-        return found.verdict
-    if how == "count" and found.value.is_integer():
-        return f"{found.value:,.0f}"
-    if how == "x":
-        return digits(found.value) + "x" * math.isfinite(found.value)
-    if how != "range" or not math.isfinite(found.low):
-        return digits(found.value)
-    value, low, high = (digits(end) for end in (found.value, found.low, found.high))
+    if spec == "verdict":
+        return result.verdict
+    if spec == "count" and result.value.is_integer():
+        return f"{result.value:,.0f}"
+    if spec == "x":
+        return format_digits(result.value) + "x" * math.isfinite(result.value)
+    if spec != "range" or not math.isfinite(result.low):
+        return format_digits(result.value)
+    value, low, high = (format_digits(end) for end in (result.value, result.low, result.high))
     return value if low == high else f"{value} ({low} to {high})"
 
 
@@ -272,4 +274,4 @@ def describe_noise(finding: Finding | None, page_noise: float = math.nan) -> str
     noise = page_noise if finding is None or math.isnan(finding.noise) else finding.noise
     if not noise > UNSTABLE_ABOVE:
         return ""
-    return f"unstable: noise of {digits(100 * noise)} % exceeds {digits(100 * UNSTABLE_ABOVE)} %"
+    return f"unstable: noise of {format_digits(100 * noise)} % exceeds {format_digits(100 * UNSTABLE_ABOVE)} %"

@@ -292,6 +292,6 @@ class Study:
     served: Mapping[str, Callable[[], str]] = field(default_factory=dict)
 
 
-def later(module: str, name: str, *given: Any) -> Callable[..., Any]:
-    """Call a function of a module that is imported when it is asked for; `given` come first."""
-    return lambda *more: getattr(importlib.import_module(module), name)(*given, *more)
+def lazy_import(module: str, name: str, *arguments: Any) -> Callable[..., Any]:
+    """Call a function of a module that is imported when it is asked for; `arguments` come first."""
+    return lambda *more: getattr(importlib.import_module(module), name)(*arguments, *more)

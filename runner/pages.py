@@ -19,7 +19,7 @@ from helpers.benchmark.statistics import busy_share, measured
 from helpers.cost_tables import count_run
 from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
 from helpers.paths import ROOT
-from helpers.plotting.tables import digits
+from helpers.plotting.tables import format_digits
 from runner import foreign
 from runner.cases import Case, find_damage, list_studies
 from wire.bed import networks
@@ -258,9 +258,9 @@ def _write_versions(rows: pd.DataFrame) -> str:
     versions: dict[str, str] = {}
     for text in rows["versions"].unique():
         versions |= json.loads(text)
-    told = ", ".join(escape(f"{name} {versions[name]}") for name in _NAMED if name in versions)
+    packages = ", ".join(escape(f"{name} {versions[name]}") for name in _NAMED if name in versions)
     n_more = len(versions.keys() - {*_NAMED})
-    return f"Versions: {told}" + f"; {n_more} more are in the record" * bool(n_more) + "."
+    return f"Versions: {packages}" + f"; {n_more} more are in the record" * bool(n_more) + "."
 
 
 def escape(text: object) -> str:
@@ -337,7 +337,7 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
 
 
 def _write(value: float) -> str:
-    return digits(value) if math.isfinite(value) else "unknown"
+    return format_digits(value) if math.isfinite(value) else "unknown"
 
 
 def tabulate_profiles() -> pd.DataFrame:

@@ -17,11 +17,17 @@ import yaml
 from matplotlib.axes import Axes
 
 from helpers.benchmark.record import read_published, read_records
-from helpers.benchmark.statistics import measured, pool_copies, ratio_interval, unpaired_ratio
+from helpers.benchmark.statistics import (
+    counts_cpu,
+    measured,
+    pool_copies,
+    ratio_interval,
+    unpaired_ratio,
+)
 from helpers.findings import Finding, as_finding, read_findings
 from helpers.paths import ROOT
 from helpers.plotting.figures import number_axis
-from helpers.plotting.tables import digits, show, trace_of
+from helpers.plotting.tables import format_digits, show, trace_of
 from runner.cases import find_case, write_changed
 from runner.pages import NOTEBOOKS, list_cases
 from wire.costs.published import compare_published
@@ -115,7 +121,7 @@ class Reproduction:
         rows = self._read_rows()
         chosen = (rows.query(which, engine="python") for which in (self.over, self.divisor))
         divided = pd.concat(chosen)
-        return bool((divided["cpus"].gt(0) | divided["dilation"].eq(1)).all())
+        return counts_cpu(divided)
 
     def _read_rows(self) -> pd.DataFrame:
         """Read the measured rows of the record."""
@@ -285,7 +291,7 @@ def tabulate_claims(
             _link(case, answer) + f", {verdict}" * differ
             for (case, answer), verdict in zip(answers.items(), verdicts, strict=True)
         )
-        published = "" if claim.published is None else digits(claim.published.read(), n=3)
+        published = "" if claim.published is None else format_digits(claim.published.read(), n=3)
         unit = f" ({claim.unit})" * bool(claim.unit)
         says, unlike = html.escape(claim.says + unit), html.escape(claim.describe_unlike())
         lines.append((says, published, "; ".join(cases), judge(claim, answers), unlike))
@@ -294,8 +300,8 @@ def tabulate_claims(
 
 def _link(case: str, answer: Finding) -> str:
     """Write a figure and, where it has one, its interval; it leads to the page of its case, or to all records."""
-    ends = f" ({digits(answer.low, n=2)} to {digits(answer.high, n=2)})"
-    text = digits(answer.value, n=2) + ends * (answer.low < answer.high)
+    ends = f" ({format_digits(answer.low, n=2)} to {format_digits(answer.high, n=2)})"
+    text = format_digits(answer.value, n=2) + ends * (answer.low < answer.high)
     if "/" not in case:
         return text
     page = f"{NOTEBOOKS}{case}" if f"{NOTEBOOKS}{case}" in list_cases() else "explorer"

@@ -73,9 +73,9 @@ class Cluster:
         """Scale to `n_workers`, wait for them, and count the threads of those that are there."""
         if self.ask is not None:
             # what is paused stays; on a Gateway, where it costs money, it does not
-            kept = 0 if self.kind == "gateway" else len(self._all_workers())
-            few = range(kept + _AT_ONCE, n_workers, _AT_ONCE) if self.kind == "local" else ()
-            for n_asked in (*few, max(n_workers, kept)):
+            n_before = 0 if self.kind == "gateway" else len(self._all_workers())
+            steps = range(n_before + _AT_ONCE, n_workers, _AT_ONCE) if self.kind == "local" else ()
+            for n_asked in (*steps, max(n_workers, n_before)):
                 self.ask(n_asked)
                 self._wait(n_asked, lambda n: len(self._all_workers()) >= n)
         self._wait(n_workers, lambda n: len(self._all_workers()) >= n)
@@ -106,13 +106,13 @@ class Cluster:
 
     def check_workers(self) -> None:
         """Refuse a read with more or fewer workers than were asked for, or of which one was replaced."""
-        found, n_workers = self._find_processes(), self.n_workers or len(self._pinned)
-        if found != self._pinned or len(found) != n_workers:
+        processes, n_workers = self._find_processes(), self.n_workers or len(self._pinned)
+        if processes != self._pinned or len(processes) != n_workers:
             raise UserError(
                 "n_workers",
                 (
                     f"{n_workers}; the {self.kind} cluster has "
-                    f"{len(found.items() & self._pinned.items())} of these, so the read is not "
+                    f"{len(processes.items() & self._pinned.items())} of these, so the read is not "
                     "kept"
                 ),
                 (
@@ -192,10 +192,10 @@ def check_versions(client: distributed.Client) -> None:
         try:
             client.get_versions(check=True)
         except UserWarning as table:
-            told = " ".join(re.sub(r"\+[-+]+|\|", " ", str(table)).split())
+            mismatch = " ".join(re.sub(r"\+[-+]+|\|", " ", str(table)).split())
             raise UserError(
                 "cluster",
-                told,
+                mismatch,
                 "the same on client, scheduler and workers, as environment.yml has it",
             ) from table
 
@@ -217,16 +217,16 @@ def check_reach(store: str, *, kind: str, address: str) -> None:
         )
 
 
-def read_options(kind: str, given: Sequence[str]) -> dict[str, str]:
+def read_options(kind: str, pairs: Sequence[str]) -> dict[str, str]:
     """Read what to ask of Slurm or a gateway, which know their names, written as NAME=VALUE."""
-    if given and kind not in ("slurm", "gateway"):
-        raise UserError("cluster_options", show([*given]), "none but with slurm and gateway")
-    found = {}
-    for one in given:
-        name, _, found[name] = one.partition("=")
-        if not (name and found[name]):
-            raise UserError("cluster_options", show(one), "NAME=VALUE")
-    return found
+    if pairs and kind not in ("slurm", "gateway"):
+        raise UserError("cluster_options", show([*pairs]), "none but with slurm and gateway")
+    options = {}
+    for pair in pairs:
+        name, _, options[name] = pair.partition("=")
+        if not (name and options[name]):
+            raise UserError("cluster_options", show(pair), "NAME=VALUE")
+    return options
 
 
 @contextmanager
@@ -323,15 +323,15 @@ def _open_local(n_threads: int) -> Iterator[Cluster]:
 
 
 @contextmanager
-def _refused(where: str, value: str, allowed: str) -> Iterator[None]:
+def _service_errors(where: str, value: str, allowed: str) -> Iterator[None]:
     """Turn whatever a service or its client answers, or does not, into one line."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:
-        told = (str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"])[0][:200]
-        raise UserError(where, f"{value} ({type(error).__name__}: {told})", allowed) from error
+        answer = (str(error).strip().splitlines() or [f"nothing in {_ANSWER_S:g} s"])[0][:200]
+        raise UserError(where, f"{value} ({type(error).__name__}: {answer})", allowed) from error
 
 
 def _import(package: str, extra: str, kind: str) -> Any:
@@ -347,7 +347,7 @@ def _import(package: str, extra: str, kind: str) -> Any:
 
 
 @contextmanager
-def _open_slurm(n_threads: int, given: Sequence[str]) -> Iterator[Cluster]:
+def _open_slurm(n_threads: int, pairs: Sequence[str]) -> Iterator[Cluster]:
     """Start a scheduler here, whose workers will be jobs of Slurm; all end with the context.
 
     dask-jobqueue writes the certificate to a folder below the working folder, which only its owner
@@ -364,7 +364,7 @@ def _open_slurm(n_threads: int, given: Sequence[str]) -> Iterator[Cluster]:
         dask.config.set(_NO_PAGES),
         TemporaryDirectory(prefix=".slurm-", dir=Path.cwd()) as shared,
     ):
-        with _refused("cluster_options", ", ".join(given), "what this cluster offers"):
+        with _service_errors("cluster_options", ", ".join(pairs), "what this cluster offers"):
             backend = slurm.SLURMCluster(
                 cores=n_threads,
                 processes=1,
@@ -374,7 +374,7 @@ def _open_slurm(n_threads: int, given: Sequence[str]) -> Iterator[Cluster]:
                 shared_temp_directory=shared,
                 log_directory=shared,
                 scheduler_options={"dashboard": False, "dashboard_address": ":0"},  # else port 8787
-                **(_SLURM_DEFAULTS | read_options("slurm", given)),
+                **(_SLURM_DEFAULTS | read_options("slurm", pairs)),
             )
         with backend, distributed.Client(backend) as client:  # type: ignore[no-untyped-call]
             yield Cluster("slurm", client, n_threads, backend.scale, _QUEUE_S)
@@ -385,21 +385,23 @@ def _open_slurm(n_threads: int, given: Sequence[str]) -> Iterator[Cluster]:
 @contextmanager
 def _open_running(n_threads: int, address: str | None) -> Iterator[Cluster]:
     problem = f"address, cluster_address: {address or ''!r}; no scheduler answers"
-    with _refused("cluster_kind", problem, "that of a running one, such as tcp://HOST:8786"):
+    with _service_errors("cluster_kind", problem, "that of a running one, such as tcp://HOST:8786"):
         if not address:  # Dask would start a cluster of its own
             raise ValueError("no address")
         # a client that does not start would make itself Dask's default, and again once it is collected
-        asked: dict[str, Any] = {"timeout": _ANSWER_S, "set_as_default": False}
-        distributed.Client(address, **asked).close()  # type: ignore[no-untyped-call]
+        options: dict[str, Any] = {"timeout": _ANSWER_S, "set_as_default": False}
+        distributed.Client(address, **options).close()  # type: ignore[no-untyped-call]
     with distributed.Client(address, timeout=_ANSWER_S) as client:  # type: ignore[no-untyped-call]
-        found = client.run(eval, _HAS_HELPERS)
-        if not (found and all(found.values())):  # an image with the packages, without the checkout
+        has_helpers = client.run(eval, _HAS_HELPERS)
+        if not (
+            has_helpers and all(has_helpers.values())
+        ):  # an image with the packages, without the checkout
             _send_helpers(client)
         yield Cluster("address", client, n_threads)
 
 
 @contextmanager
-def _open_gateway(n_threads: int, address: str | None, given: Sequence[str]) -> Iterator[Cluster]:
+def _open_gateway(n_threads: int, address: str | None, pairs: Sequence[str]) -> Iterator[Cluster]:
     """Start a cluster without workers on a Dask Gateway and stop it afterwards.
 
     After ``kill -9`` the idle timeout of the gateway has to.
@@ -409,21 +411,21 @@ def _open_gateway(n_threads: int, address: str | None, given: Sequence[str]) -> 
     allowed = "the address of a running Dask Gateway, such as https://HUB/services/dask-gateway"
     with ExitStack() as closing:
         with (
-            _refused("cluster_kind", f"{shown} no Dask Gateway answers", allowed),
+            _service_errors("cluster_kind", f"{shown} no Dask Gateway answers", allowed),
             deadline(_ANSWER_S),
         ):
             gateway = dask_gateway.Gateway(address)
             closing.callback(_close_gateway, gateway)
             options = gateway.cluster_options()
         for name, value in (
-            {"worker_cores": str(n_threads)} | read_options("gateway", given)
+            {"worker_cores": str(n_threads)} | read_options("gateway", pairs)
         ).items():
-            with _refused(
+            with _service_errors(
                 "cluster_options", f"{name}={value}", f"what it offers: {', '.join(options)}"
             ):
                 options[name] = value if isinstance(options[name], str) else json.loads(value)
         with (
-            _refused("cluster_kind", f"{shown} it starts no cluster", allowed),
+            _service_errors("cluster_kind", f"{shown} it starts no cluster", allowed),
             deadline(_DEADLINE_S),
         ):
             backend = gateway.new_cluster(options)
@@ -435,7 +437,7 @@ def _open_gateway(n_threads: int, address: str | None, given: Sequence[str]) -> 
         def scale(n_workers: int) -> None:
             with (
                 warnings.catch_warnings(),
-                _refused("n_workers", f"{n_workers}", "what the gateway grants"),
+                _service_errors("n_workers", f"{n_workers}", "what the gateway grants"),
             ):
                 warnings.simplefilter("error", dask_gateway.client.GatewayWarning)
                 backend.scale(n_workers)

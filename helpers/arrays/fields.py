@@ -63,16 +63,16 @@ class SampleArray:
         return np.array(planes, dtype=np.float32)
 
     def _plane(
-        self, field: _Source, at: tuple[int, int], start: tuple[int, ...], stop: tuple[int, ...]
+        self, field: _Source, corner: tuple[int, int], start: tuple[int, ...], stop: tuple[int, ...]
     ) -> Float32:
-        values, ocean = field.level(at[0] * 12 / self.shape[0], at[1] / self.shape[1])
+        values, ocean = field.level(corner[0] * 12 / self.shape[0], corner[1] / self.shape[1])
 
         def enlarge(level: Float32) -> Float32:
             part = _stretch(level, self.shape[2], start[0], stop[0])
             return _stretch(part.T, self.shape[3], start[1], stop[1]).T
 
         smooth, wet = enlarge(values), enlarge(ocean) > 0.5
-        shift = np.random.default_rng((self.seed, *at)).integers(0, _TILE, size=2)
+        shift = np.random.default_rng((self.seed, *corner)).integers(0, _TILE, size=2)
         rows = (np.arange(start[0], stop[0]) + shift[0]) % _TILE
         columns = (np.arange(start[1], stop[1]) + shift[1]) % _TILE
         noise = _noise_tile(self.seed, self.amplitude)[np.ix_(rows, columns)]
@@ -129,8 +129,8 @@ def _stretch(values: Float32, n_target: int, start: int, stop: int) -> Float32:
     position = np.clip((np.arange(start, stop) + 0.5) * n_source / n_target - 0.5, 0, n_source - 1)
     low = np.clip(position.astype(np.int64), 0, max(n_source - 2, 0))
     weight = (position - low).astype(np.float32)[:, None]
-    above = np.minimum(low + 1, n_source - 1)
-    return values[low] * (1 - weight) + values[above] * weight
+    high = np.minimum(low + 1, n_source - 1)
+    return values[low] * (1 - weight) + values[high] * weight
 
 
 @functools.lru_cache(maxsize=2)

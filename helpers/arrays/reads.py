@@ -20,9 +20,9 @@ from zarr.storage import ObjectStore
 from helpers.arrays import readers
 from helpers.arrays.clusters import Cluster
 from helpers.arrays.readers import ArrayReader
-from helpers.arrays.stores import StoredArray, checksum, grid_of
+from helpers.arrays.stores import StoredArray, arrange_checksums, checksum
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.benchmark.provenance import imported, name_beside
+from helpers.benchmark.provenance import imported, name_worker_versions
 from wire.bed.locations import REQUEST_S, Location
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Testbed
@@ -89,7 +89,7 @@ class ArrayRead(Steps):
 
     def versions(self) -> dict[str, str]:
         """Ask the workers what they have imported."""
-        return name_beside("workers", self.cluster.client.run(imported).values())
+        return name_worker_versions("workers", self.cluster.client.run(imported).values())
 
     def check(self, checksums: NDArray[np.uint64]) -> str:
         """Compare what was read with what was written."""
@@ -126,7 +126,7 @@ class RawRead(Steps):
     ) -> Self:
         """Read the objects that hold the chunks of an array in Zarr, all of them so many times."""
         keys = n_times * list_chunks(stored)
-        expected = _read_all(stored.at("zarr"), keys, n_connections)
+        expected = _read_all(stored.locate("zarr"), keys, n_connections)
         return cls(stored, testbed, n_connections, n_times, keys, expected)
 
     def settings(self) -> Mapping[str, Scalar]:
@@ -150,7 +150,7 @@ class RawRead(Steps):
     def open(self) -> Location:
         """Return where the objects are; there is nothing to open."""
         self.testbed.set_tag("read")
-        return self.stored.at("zarr").through(self.testbed.far.endpoint_url)
+        return self.stored.locate("zarr").through(self.testbed.far.endpoint_url)
 
     def read(self, location: Location) -> list[int]:
         """Read every object and keep nothing but checksums."""
@@ -169,16 +169,18 @@ class RawRead(Steps):
 
 def list_chunks(stored: StoredArray) -> list[str]:
     """List the objects that hold the chunks of an array in Zarr, those that are there."""
-    client = stored.at("zarr").obstore()
+    client = stored.locate("zarr").obstore()
     store = ObjectStore(client, read_only=True)
     array = zarr.open_array(store, path=stored.variable, mode="r")
     encode, grid = array.metadata.encode_chunk_key, np.ndindex(stored.checksums.shape)
-    wanted = {f"{stored.variable}/{encode(at)}" for at in grid}
+    wanted = {f"{stored.variable}/{encode(index)}" for index in grid}
     pages = obstore.list(client, prefix=stored.variable)
-    found = sorted(wanted & {item["path"] for page in pages for item in page})
-    if not found:
-        raise UserError("store", f"no chunk of {stored.at('zarr').url}", "a Zarr array with data")
-    return found
+    stored_keys = sorted(wanted & {item["path"] for page in pages for item in page})
+    if not stored_keys:
+        raise UserError(
+            "store", f"no chunk of {stored.locate('zarr').url}", "a Zarr array with data"
+        )
+    return stored_keys
 
 
 def _read_all(location: Location, keys: Sequence[str], n_connections: int) -> list[int]:
@@ -230,7 +232,7 @@ def max_in_flight(trace: Sequence[RequestRow]) -> int:
 def open_array(stored: StoredArray, reader: ArrayReader) -> da.Array:
     """Open a stored array as a Dask array, a stored chunk a block."""
     chunks = dict(zip(stored.dimensions, stored.chunk_shape, strict=True))
-    dataset = reader.open(stored.at(reader.layout), chunks)
+    dataset = reader.open(stored.locate(reader.layout), chunks)
     corner = tuple(slice(n) for n in stored.shape)
     array: da.Array = dataset[stored.variable].data[corner]
     return array
@@ -260,7 +262,7 @@ def read_into_sink(array: da.Array, chunk_shape: tuple[int, ...]) -> da.Array:
 def checksum_chunks(block: NDArray[np.float32], chunk_shape: tuple[int, ...]) -> NDArray[np.uint64]:
     """Compute the XXH3 of each chunk in a block of whole chunks."""
     parts = readers.iterate_blocks(block.shape, chunk_shape)
-    return grid_of((checksum(block[part]) for part in parts), block.shape, chunk_shape)
+    return arrange_checksums((checksum(block[part]) for part in parts), block.shape, chunk_shape)
 
 
 def check_values(checksums: NDArray[np.uint64], stored: StoredArray) -> str:

@@ -55,7 +55,7 @@ class Entry:
         return sum(int(size) for size, _ in self.files.values())
 
 
-def name_of(made_by: object) -> str:
+def hash_recipe(made_by: object) -> str:
     """Name a place by a hash of everything that decides its bytes."""
     return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
@@ -66,45 +66,45 @@ def prepare[Place: (Path, Location)](
     write: Callable[[Place], Mapping[str, Any]],
     *,
     name: str = "entry",
-    under: Sequence[str] = ("",),
+    prefixes: Sequence[str] = ("",),
 ) -> Entry:
     """Make what is wanted at a place, unless it is there and whole.
 
-    One process writes at a time; the others wait and find it made. What lies there `under` these
+    One process writes at a time; the others wait and find it made. What lies there `prefixes` these
     prefixes counts only once the entry does, which is put when all is on the disk.
     """
     location: Location | Path = place
     if isinstance(location, Path):
         location = Location("file", "", str(location.absolute()).strip("/"))
-    client, entry, known = location.obstore(), f"{name}.json", json.loads(json.dumps(made_by))
+    client, entry, recipe = location.obstore(), f"{name}.json", json.loads(json.dumps(made_by))
     cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     make_private(locks := cache_folder() / "locks")
-    with FileLock(locks / f"{name_of([location.endpoint_url, location.url, name])}.lock"):
-        found: Entry | None = None  # of another form is as good as none
+    with FileLock(locks / f"{hash_recipe([location.endpoint_url, location.url, name])}.lock"):
+        old_entry: Entry | None = None  # of another form is as good as none
         with suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            kept = json.loads(bytes(obstore.get(client, entry).bytes()))
-            found = Entry(kept["made_by"], kept["files"], kept["facts"])
-        there: dict[str, list[Any]] = _list_files(client, tuple(under), but=entry)
-        if found and found.made_by == known and found.files == there:
-            return found
-        if found or there:
+            content = json.loads(bytes(obstore.get(client, entry).bytes()))
+            old_entry = Entry(content["made_by"], content["files"], content["facts"])
+        files: dict[str, list[Any]] = _list_files(client, tuple(prefixes), but=entry)
+        if old_entry and old_entry.made_by == recipe and old_entry.files == files:
+            return old_entry
+        if old_entry or files:
             obstore.put(client, entry, b"")  # before what it lists goes
-            obstore.delete(client, [*there])
+            obstore.delete(client, [*files])
         with location.writing():
             facts = write(place)
             if location.scheme == "file":
                 os.sync()  # clean pages alone can be dropped
-            made = Entry(known, _list_files(client, tuple(under), but=entry), dict(facts))
-            obstore.put(client, entry, json.dumps(asdict(made)).encode())
-        return made
+            new_entry = Entry(recipe, _list_files(client, tuple(prefixes), but=entry), dict(facts))
+            obstore.put(client, entry, json.dumps(asdict(new_entry)).encode())
+        return new_entry
 
 
-def _list_files(client: Any, under: tuple[str, ...], *, but: str) -> dict[str, list[Any]]:
+def _list_files(client: Any, prefixes: tuple[str, ...], *, but: str) -> dict[str, list[Any]]:
     items = [item for page in obstore.list(client) for item in page]
     return {
         item["path"]: [item["size"], item["e_tag"]]
         for item in sorted(items, key=lambda item: item["path"])
-        if item["path"].startswith(under) and item["path"] != but
+        if item["path"].startswith(prefixes) and item["path"] != but
     }
 
 
@@ -122,7 +122,7 @@ class StoredArray:
     dimensions: tuple[str, ...] = readers.DIMENSIONS
     is_made: bool = True  # whether it was made here; otherwise `location` is the array of others
 
-    def at(self, layout: Layout) -> Location:
+    def locate(self, layout: Layout) -> Location:
         """Return where a layout lies; an array of others is its own only layout."""
         return self.location / layout if self.is_made else self.location
 
@@ -161,7 +161,7 @@ def checksum(values: NDArray[Any]) -> int:
     return xxhash.xxh3_64_intdigest(np.ascontiguousarray(values).data)
 
 
-def grid_of(
+def arrange_checksums(
     checksums: Iterable[int], shape: tuple[int, ...], chunk_shape: tuple[int, ...]
 ) -> NDArray[np.uint64]:
     """Lay the checksums of chunks, the last dimension fastest, into an array: an element a chunk."""
@@ -186,7 +186,7 @@ def prepare_array(
     source = hashlib.sha256(sample.source.read_bytes()).hexdigest()
     made_by = [_GENERATION, source, sample.variable, sample.shape, sample.seed, chunk_shape, codec]
     made_by += [sample.amplitude, sample.decimals]
-    target = location / name_of(made_by)
+    target = location / hash_recipe(made_by)
     wanted = sorted(
         {"netcdf", *layouts} if "references" in layouts else {*layouts}, key=readers.LAYOUTS.index
     )
@@ -209,19 +209,23 @@ def prepare_array(
             if layout == "references":
                 readers.write_references(place / layout, place / "netcdf", variable=sample.variable)
             else:
-                how = {"shape": sample.shape, "chunk_shape": chunk_shape, "codec": codec}
-                readers.WRITERS[layout](place / layout, blocks, variable=sample.variable, **how)
+                options = {"shape": sample.shape, "chunk_shape": chunk_shape, "codec": codec}
+                readers.WRITERS[layout](place / layout, blocks, variable=sample.variable, **options)
             return {"checksums": checksums}
 
-        entries[layout] = prepare(target, [made_by, of], write, name=layout, under=[f"{layout}/"])
-    checksums = next(found for one in entries.values() if (found := one.facts["checksums"]))
+        entries[layout] = prepare(
+            target, [made_by, of], write, name=layout, prefixes=[f"{layout}/"]
+        )
+    checksums = next(
+        sums for layout_entry in entries.values() if (sums := layout_entry.facts["checksums"])
+    )
     return StoredArray(
         target,
         sample.variable,
         sample.shape,
         chunk_shape,
         codec,
-        grid_of(checksums, sample.shape, chunk_shape),
+        arrange_checksums(checksums, sample.shape, chunk_shape),
         {layout: entry.nbytes for layout, entry in entries.items()},
     )
 
@@ -266,18 +270,21 @@ def open_or_make_array(
     """
     entry = open_entry(dataset, path)
     if "made_from" not in entry.metadata:
-        found = _locate(dataset, entry, layouts)
-        if (found.scheme, found.endpoint_url) != (location.scheme, location.endpoint_url):
+        array_location = _locate(dataset, entry, layouts)
+        if (array_location.scheme, array_location.endpoint_url) != (
+            location.scheme,
+            location.endpoint_url,
+        ):
             # reads over its network would go astray
             raise UserError(
                 "store",
                 location.url,
                 (
-                    f"{found.scheme}://{found.bucket}, where dataset {dataset!r} is, with its "
+                    f"{array_location.scheme}://{array_location.bucket}, where dataset {dataset!r} is, with its "
                     "endpoint"
                 ),
             )
-        return _describe_existing(dataset, entry, found, shape, chunk_shape)
+        return _describe_existing(dataset, entry, array_location, shape, chunk_shape)
     source = open_entry(entry.metadata["made_from"], path)
     sample = SampleArray(
         _find_file(source),
@@ -327,7 +334,7 @@ def _describe_existing(
         shape,
         chunk_shape,
         str(variable.encoding.get("compressors", "as stored")),
-        grid_of(sums, shape, chunk_shape),
+        arrange_checksums(sums, shape, chunk_shape),
         {"zarr": 4 * math.prod(shape)},
         tuple(str(name) for name in variable.dims),
         is_made=False,

@@ -71,7 +71,7 @@ def write_tiledb_array(
         tiledb.Array.create(place, tiledb.ArraySchema(tiledb.Domain(*dimensions), [stored]))
         with tiledb.open(place, "w") as array:
             array[:] = {attribute: values} if attribute else values
-        applied = [repr(one) for one in tiledb.ArraySchema.load(place).attr(0).filters]
+        applied = [repr(item) for item in tiledb.ArraySchema.load(place).attr(0).filters]
         put_folder(Path(folder), location)
     return applied
 

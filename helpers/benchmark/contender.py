@@ -59,10 +59,10 @@ class Steps:
         """
         return {}
 
-    def find_lost(self) -> str:
+    def find_dead_process(self) -> str:
         """Say in a line what has ended that a read waits for, such as the proxy; nothing while all is there."""
         testbed = getattr(self, "testbed", None)
-        return str(testbed.find_lost()) if testbed is not None else ""
+        return str(testbed.find_dead_process()) if testbed is not None else ""
 
     def find_machines(self) -> list[int]:
         """Find the processes that read, each a machine of its own with those that it starts."""
@@ -74,7 +74,7 @@ class Steps:
         return [] if testbed is None else [*testbed.pids]
 
     def versions(self) -> Mapping[str, str]:
-        """Return what processes beside this one have imported, see `provenance.name_beside`."""
+        """Return what processes beside this one have imported, see `provenance.name_worker_versions`."""
         return {}
 
 

@@ -274,9 +274,9 @@ class _Loop:
             counted = self.governor.slowed(*machines, n_processors=n_cpus, dilation=k)
         with counted as spent:
             before_s = busy_s()
-            with self._step("open", *place), deadline(self.deadline_s, steps.find_lost):
+            with self._step("open", *place), deadline(self.deadline_s, steps.find_dead_process):
                 opened, open_s = timed(steps.open, dilation=k)
-            with self._step("read", *place), deadline(self.deadline_s, steps.find_lost):
+            with self._step("read", *place), deadline(self.deadline_s, steps.find_dead_process):
                 read = partial(contender.read or steps.read, opened)
                 result, read_s = timed(read, dilation=k)
             trace: dict[str, Any] = {"busy_s": busy_s() - before_s}

@@ -95,7 +95,7 @@ def _distribution_names() -> Mapping[str, list[str]]:
 _NAME = "arrays-over-the-wire"
 
 
-def name_beside(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str, str]:
+def name_worker_versions(process: str, answers: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Name the versions that processes beside this one have imported.
 
     A distribution of the version that is installed here has its plain name.
@@ -159,7 +159,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not plain")
 
 
-def clashes(here: Mapping[str, object], there: Mapping[str, object]) -> Iterator[str]:
+def list_clashes(now: Mapping[str, object], recorded: Mapping[str, object]) -> Iterator[str]:
     """Name the entries that two mappings both have and in which they differ."""
-    both = here.keys() & there.keys()
-    return differences({k: here[k] for k in both}, {k: there[k] for k in both})
+    both = now.keys() & recorded.keys()
+    return differences({k: now[k] for k in both}, {k: recorded[k] for k in both})

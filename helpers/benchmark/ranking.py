@@ -33,11 +33,11 @@ class Ranking:
     best: str
     fastest: tuple[str, ...]  # `best` and what cannot be distinguished from it, by their ratio
     # each other contender over `best`, with simultaneous intervals, by their ratio
-    others: Mapping[str, Comparison]
+    comparisons: Mapping[str, Comparison]
 
-    def to_frame(self, what: str = "time") -> pd.DataFrame:
-        """Tabulate the others: `what` was compared over that of the best, interval, noise and verdict."""
-        return tabulate_comparisons(self.others, ratio=f"{what} over {self.best}")
+    def to_frame(self, quantity: str = "time") -> pd.DataFrame:
+        """Tabulate the others: `quantity` was compared over that of the best, interval, noise and verdict."""
+        return tabulate_comparisons(self.comparisons, ratio=f"{quantity} over {self.best}")
 
 
 def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
@@ -67,9 +67,9 @@ def rank(df: pd.DataFrame, *, control: str, value: str = "read_s") -> Ranking:
         name: judge(replace(ratio, quantity=name_ratio(name, best, value), noise=noise), noise)
         for name, ratio in ratios.items()
     }
-    others = dict(sorted(comparisons.items(), key=lambda item: item[1].ratio.centre))
-    equals = [name for name, comparison in others.items() if comparison.verdict != "slower"]
-    return Ranking(best, (best, *equals), others)
+    slower = dict(sorted(comparisons.items(), key=lambda item: item[1].ratio.centre))
+    equals = [name for name, comparison in slower.items() if comparison.verdict != "slower"]
+    return Ranking(best, (best, *equals), slower)
 
 
 def _over_best(seconds: pd.DataFrame, best: str) -> dict[str, Interval]:
@@ -77,10 +77,10 @@ def _over_best(seconds: pd.DataFrame, best: str) -> dict[str, Interval]:
     values, names = np.log(seconds.to_numpy()), [*map(str, seconds)]
     (n, k), i_best = values.shape, names.index(best)
     differences = np.delete(values - values[:, [i_best]], i_best, axis=1)
-    others = [*names[:i_best], *names[i_best + 1 :]]
+    rivals = [*names[:i_best], *names[i_best + 1 :]]
     if n == 1:
         return {
-            name: ratio_interval(logs) for name, logs in zip(others, differences.T, strict=True)
+            name: ratio_interval(logs) for name, logs in zip(rivals, differences.T, strict=True)
         }
     residuals = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0) + values.mean()
     n_free = (n - 1) * (k - 1)
@@ -90,7 +90,7 @@ def _over_best(seconds: pd.DataFrame, best: str) -> dict[str, Interval]:
     ends = np.exp([np.median(differences, axis=0), means - half, means + half])
     return {
         name: Interval(float(centre), float(low), float(high), n)
-        for name, (centre, low, high) in zip(others, ends.T, strict=True)
+        for name, (centre, low, high) in zip(rivals, ends.T, strict=True)
     }
 
 
@@ -101,7 +101,7 @@ def _critical(k: int, n_free: int) -> float:
 
 
 def tabulate_comparisons(
-    found: Mapping[Any, Comparison],
+    comparisons: Mapping[Any, Comparison],
     *,
     ratio: str = "time ratio",
     names: tuple[str, ...] = ("contender",),
@@ -114,19 +114,19 @@ def tabulate_comparisons(
     lines = [
         (
             *(key if isinstance(key, tuple) else (key,)),
-            one.ratio.centre,
-            one.ratio.low,
-            one.ratio.high,
-            one.noise,
-            _tell(one),
+            comparison.ratio.centre,
+            comparison.ratio.low,
+            comparison.ratio.high,
+            comparison.noise,
+            _describe_comparison(comparison),
         )
-        for key, one in found.items()
+        for key, comparison in comparisons.items()
     ]
     heads = [*names, ratio, "low", "high", "A/A noise", "verdict"]
     return pd.DataFrame(lines, columns=heads).set_index([*names])
 
 
-def _tell(comparison: Comparison) -> str:
+def _describe_comparison(comparison: Comparison) -> str:
     if comparison.verdict not in ("indistinguishable", "undecided"):
         return comparison.verdict
     is_alike = comparison.ratio.low > 1 / WORTH and comparison.ratio.high < WORTH

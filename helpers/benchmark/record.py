@@ -21,7 +21,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 import pandas as pd
 
-from helpers.benchmark.provenance import RENDERED, Provenance, as_json, clashes, fingerprint
+from helpers.benchmark.provenance import RENDERED, Provenance, as_json, fingerprint, list_clashes
 from helpers.paths import ROOT
 from wire.errors import UserError, describe_system_error, name_file, redact, redact_tree, show
 from wire.files import replace_file
@@ -331,7 +331,7 @@ class Record:
                 reasons = [*differences(case, {"study": row.study, "case": row.case})]
                 reasons += differences(machine, row.machine)
                 reasons += differences(parameters, row.parameters)
-                reasons += clashes(versions, row.versions)
+                reasons += list_clashes(versions, row.versions)
             if reasons:
                 raise RecordError(
                     name_file(self.path),
@@ -346,7 +346,7 @@ class Record:
         keys = {row.key for row in self.rows}
         versions = dict(self._versions)
         for row in rows:
-            if reasons := [*clashes(row.versions, versions)]:
+            if reasons := [*list_clashes(row.versions, versions)]:
                 raise RecordError(
                     name_file(self.path), f"versions: {'; '.join(reasons)}", "the same"
                 )
@@ -418,7 +418,10 @@ def read_records(paths: Sequence[Path]) -> pd.DataFrame:
     versions: dict[str, object] = {}
     for row in rows:
         machine = differences(rows[0].machine, row.machine)
-        for kind, reasons in (("machine", machine), ("versions", clashes(versions, row.versions))):
+        for kind, reasons in (
+            ("machine", machine),
+            ("versions", list_clashes(versions, row.versions)),
+        ):
             if text := "; ".join(reasons):
                 raise RecordError(
                     kind, f"{text} ({rows[0].case} here, {row.case} there)", "the same"

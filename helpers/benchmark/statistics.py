@@ -43,7 +43,7 @@ def median_interval(values: Iterable[float]) -> Interval:
     >>> found.centre, float(found.low), float(found.high), found.n
     (3.0, 1.0, 5.0, 5)
     """
-    sample = finite(values, "values")
+    sample = check_finite(values, "values")
     centre, n = float(np.median(sample)), len(sample)
     if n == 1:
         return Interval(centre, np.nan, np.nan, n)
@@ -52,7 +52,7 @@ def median_interval(values: Iterable[float]) -> Interval:
     return Interval(centre, float(ends.low), float(ends.high), n)
 
 
-def finite(values: Iterable[float], name: str) -> Floats:
+def check_finite(values: Iterable[float], name: str) -> Floats:
     """Turn values into an array, refusing none and not-a-number."""
     sample = np.asarray([*values], dtype=np.float64)
     if not len(sample) or not np.isfinite(sample).all():
@@ -60,14 +60,16 @@ def finite(values: Iterable[float], name: str) -> Floats:
     return sample
 
 
-def unpaired_ratio(over: Iterable[float], under: Iterable[float]) -> Interval:
+def unpaired_ratio(numerator: Iterable[float], denominator: Iterable[float]) -> Interval:
     """Compute the ratio of durations that share no block, as of two records of one case.
 
     The centre is the ratio of medians. Nothing takes out what a block has in common, so each side
     keeps its own scatter: the interval is Welch's t on the logarithms. It knows what varied within
     each record, and not what another day on the same machine would have changed.
     """
-    sides = [finite(values, name) for name, values in (("over", over), ("under", under))]
+    sides = [
+        check_finite(values, name) for name, values in (("over", numerator), ("under", denominator))
+    ]
     if min(map(min, sides)) <= 0:
         raise UserError("over, under", "a duration of 0 or less", "above 0")
     over_logs, under_logs = map(np.log, sides)
@@ -133,14 +135,14 @@ def measured(df: pd.DataFrame) -> pd.DataFrame:
 
 
 def summarise(
-    df: pd.DataFrame, by: Sequence[str] = ("contender", "point"), *, value: str = "read_s"
+    df: pd.DataFrame, keys: Sequence[str] = ("contender", "point"), *, value: str = "read_s"
 ) -> pd.DataFrame:
-    """Summarise a column of a record by `by`: `median`, its interval `low` to `high`, and `n`."""
+    """Summarise a column of a record by `keys`: `median`, its interval `low` to `high`, and `n`."""
     lines = []
-    for key, part in measured(df).groupby([*by], sort=False)[value]:
+    for key, part in measured(df).groupby([*keys], sort=False)[value]:
         median = median_interval(part)
         lines.append((*key, median.centre, median.low, median.high, median.n))
-    return pd.DataFrame(lines, columns=[*by, "median", "low", "high", "n"])
+    return pd.DataFrame(lines, columns=[*keys, "median", "low", "high", "n"])
 
 
 def add_throughputs(df: pd.DataFrame) -> pd.DataFrame:
@@ -168,7 +170,7 @@ def paired_ratio(
     a: Any,
     b: Any,
     *,
-    by: str = "contender",
+    column: str = "contender",
     value: str = "read_s",
     n_compared: int = 1,
 ) -> Interval:
@@ -178,23 +180,25 @@ def paired_ratio(
     Student's t on the logarithms: over simulated comparisons of a thing with itself it misses 1 in
     5 %, where a bootstrap of five pairs, which divides by n and knows no heavier tail, does in 16 %.
 
-    `a` and `b` are values of the column `by`, each measured at most once a block: at one point of
+    `a` and `b` are values of the column `column`, each measured at most once a block: at one point of
     the x-axis where contenders are compared, of one contender where points are. Of `n_compared`
     ratios that may have been looked at all intervals hold at once in 95 % (Bonferroni). One that
     was not measured, or twice in a block, or in no block with the other, and a `value` not above 0
     are refused.
     """
-    ratio = ratio_interval(_log_ratios(df, a, b, value, by=by), n_compared=n_compared)
+    ratio = ratio_interval(_log_ratios(df, a, b, value, column=column), n_compared=n_compared)
     over = str(a)
-    if by != "contender":
+    if column != "contender":
         contenders: list[str] = [*df["contender"].unique()] if "contender" in df else []
-        over = ", ".join([*contenders, f"{by} {a}"] if len(contenders) == 1 else [f"{by} {a}"])
+        over = ", ".join(
+            [*contenders, f"{column} {a}"] if len(contenders) == 1 else [f"{column} {a}"]
+        )
     return replace(ratio, quantity=name_ratio(over, str(b), value), noise=_noise_of(df, value))
 
 
-def name_ratio(over: str, under: str, value: str) -> str:
+def name_ratio(numerator: str, denominator: str, value: str) -> str:
     """Name a quantity: what over what, in which column."""
-    return f"{over} over {under}, {value}"
+    return f"{numerator} over {denominator}, {value}"
 
 
 def _noise_of(df: pd.DataFrame, value: str) -> float:
@@ -212,22 +216,24 @@ def _noise_of(df: pd.DataFrame, value: str) -> float:
     return float(pd.Series(noises).max())  # NaN where one block shows no noise
 
 
-def _log_ratios(df: pd.DataFrame, a: Any, b: Any, value: str, *, by: str = "contender") -> Floats:
+def _log_ratios(
+    df: pd.DataFrame, a: Any, b: Any, value: str, *, column: str = "contender"
+) -> Floats:
     """Pair two contenders or points within blocks."""
     rows = measured(df)
     for name in (a, b):
-        if name not in (measured_names := {*rows[by]}):
+        if name not in (measured_names := {*rows[column]}):
             allowed = ", ".join(sorted(map(str, measured_names))) or "none"
-            raise UserError(by, f"{name!r} was not measured", allowed)
-    sides = [rows.loc[rows[by] == name, ["block", value]] for name in (a, b)]
+            raise UserError(column, f"{name!r} was not measured", allowed)
+    sides = [rows.loc[rows[column] == name, ["block", value]] for name in (a, b)]
     for side, name in zip(sides, (a, b), strict=True):
         if side["block"].duplicated().any():
             raise UserError(name, "measured more than once a block; select one point first")
-    over, under = (side.set_index("block")[value].dropna() for side in sides)
-    blocks = over.index.intersection(under.index)
-    if not len(blocks) or not (over[blocks] > 0).all() or not (under[blocks] > 0).all():
+    numerator, denominator = (side.set_index("block")[value].dropna() for side in sides)
+    blocks = numerator.index.intersection(denominator.index)
+    if not len(blocks) or not (numerator[blocks] > 0).all() or not (denominator[blocks] > 0).all():
         raise UserError(f"{a}, {b}", f"no block holds both with {value} above 0")
-    logs: Floats = np.log((over[blocks] / under[blocks]).to_numpy(dtype=np.float64))
+    logs: Floats = np.log((numerator[blocks] / denominator[blocks]).to_numpy(dtype=np.float64))
     return logs
 
 
@@ -308,19 +314,23 @@ def _computed_shares(df: pd.DataFrame, column: str) -> Any:
     return (spent_s / (rows["open_s"] + rows["read_s"])).groupby(names)
 
 
-def can_rank(df: pd.DataFrame, *readers: str, n_processors: int = 0) -> bool:
+def counts_cpu(rows: pd.DataFrame) -> bool:
+    """Judge whether CPU time counts in full in each row: time was real, or CPUs were slowed down too."""
+    return bool((rows["cpus"].gt(0) | rows["dilation"].eq(1)).all())
+
+
+def can_rank(df: pd.DataFrame, *readers: str) -> bool:
     """Judge whether rows rank readers: CPU time counts in them, or decides none of their times.
 
-    It counts where the network is not slowed down, and where `n_processors` of a reader are slowed
-    down as its network is. Elsewhere a ratio between readers is one of their waits and bytes, which
+    It counts where the network is not slowed down, and where the CPUs of a reader are slowed down
+    as its network is, which each row says. Elsewhere a ratio between readers is one of their waits and bytes, which
     is that of their times only while no thread computes for more than `MOST_COMPUTED` of them: that
     is sure where all that the client computes is no more, in each read.
     """
-    counts = n_processors > 0 or bool((measured(df)["dilation"] == 1).all())
-    return counts or client_share(df, *readers) <= MOST_COMPUTED
+    return counts_cpu(measured(df)) or client_share(df, *readers) <= MOST_COMPUTED
 
 
-def compare(
+def compare_contenders(
     df: pd.DataFrame,
     a: str,
     b: str,
@@ -382,6 +392,6 @@ def compare_points(
     point where it was measured; `n_compared` is as in `paired_ratio`.
     """
     rows = df[df["contender"] == contender]
-    ratio = paired_ratio(rows, from_point, to_point, by=x, value=value, n_compared=n_compared)
+    ratio = paired_ratio(rows, from_point, to_point, column=x, value=value, n_compared=n_compared)
     last = df.loc[df["contender"] == control, x].max()
     return judge_gain(ratio, noise_ratio(df[df[x] == last], control, value=value))

@@ -19,14 +19,16 @@ class _Ticks(LogLocator):
         decades = abs(np.log10(vmax / vmin)) if min(vmin, vmax) > 0 else np.inf
         room = float(self.axis.get_tick_space()) if isinstance(self.axis, Axis) else 9.0
         if isinstance(self.axis, XAxis):  # that counts on four letters a number
-            room *= 4 / max(4, *(len(_tell_tick(float(f"{end:.0e}"))) for end in (vmin, vmax)))
-        few = decades <= _FEW_DECADES
-        fitting = (subs for subs in ((1, 2, 5), (1, 3)) if few and len(subs) * decades <= room)
+            room *= 4 / max(4, *(len(_format_tick(float(f"{end:.0e}"))) for end in (vmin, vmax)))
+        is_narrow = decades <= _FEW_DECADES
+        fitting = (
+            subs for subs in ((1, 2, 5), (1, 3)) if is_narrow and len(subs) * decades <= room
+        )
         self.set_params(subs=next(fitting, (1,)), numticks=max(2, int(room)))
         return super().tick_values(vmin, vmax)
 
 
-def _tell_tick(value: float, _place: int | None = None) -> str:
+def _format_tick(value: float, _place: int | None = None) -> str:
     """Write a number along an axis as tables have it."""
     return f"{value:,.0f}" if value >= 10_000 else f"{value:g}"
 
@@ -34,5 +36,5 @@ def _tell_tick(value: float, _place: int | None = None) -> str:
 def number_axis(axis: Axis) -> None:
     """Write plain numbers along a logarithmic axis, no more than find room."""
     axis.set_major_locator(_Ticks())
-    axis.set_major_formatter(FuncFormatter(_tell_tick))
+    axis.set_major_formatter(FuncFormatter(_format_tick))
     axis.set_minor_locator(NullLocator())

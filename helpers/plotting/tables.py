@@ -18,7 +18,7 @@ from helpers.plotting import palette
 def count_rows(rows: pd.DataFrame, *, stopped_by: str) -> pd.DataFrame:
     """Count the blocks and rows of a record by phase, and say what ended the measurement."""
     table = rows.groupby("phase").agg(blocks=("block", "nunique"), rows=("block", "size"))
-    ends = ["" if phase != "measured" else spell(stopped_by) for phase in table.index]
+    ends = ["" if phase != "measured" else format_head(stopped_by) for phase in table.index]
     return table.assign(**{"ended by": ends})
 
 
@@ -70,12 +70,14 @@ def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None) -> pd.DataFra
     Heads are names of the code that end with their unit, as `read_s`. Names of contenders of a
     `kind`, wherever they stand, become labels.
     """
-    spelt = palette.labels(kind) if kind else {}
-    out = frame.map(lambda value: _write_value(value, spelt))
-    out = out.rename(index=lambda name: _write_value(name, spelt))
-    out = out.rename(index=lambda text: spell(text) if _CODE.fullmatch(text) else text)
-    out = out.rename(columns=lambda name: spelt.get(name, spell(str(name))))
-    out.index.names = [spell(str(name)) if name is not None else None for name in frame.index.names]
+    names_shown = palette.labels(kind) if kind else {}
+    out = frame.map(lambda value: _write_value(value, names_shown))
+    out = out.rename(index=lambda name: _write_value(name, names_shown))
+    out = out.rename(index=lambda text: format_head(text) if _CODE.fullmatch(text) else text)
+    out = out.rename(columns=lambda name: names_shown.get(name, format_head(str(name))))
+    out.index.names = [
+        format_head(str(name)) if name is not None else None for name in frame.index.names
+    ]
     out.columns.names = [None] * out.columns.nlevels
     return out
 
@@ -86,7 +88,7 @@ _CODE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 def _write_value(value: object, names: Mapping[str, str]) -> str:
     """Write a cell: a number to three digits, truth as yes and no, what is missing as a dash."""
     if isinstance(value, tuple):
-        return ", ".join(_write_value(one, names) for one in value)
+        return ", ".join(_write_value(item, names) for item in value)
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, int | float | np.number):
@@ -94,16 +96,16 @@ def _write_value(value: object, names: Mapping[str, str]) -> str:
         if not math.isfinite(number):
             return _MISSING if math.isnan(number) else "without end"
         whole = isinstance(value, int | np.integer) or abs(number) >= 100
-        return f"{number:,.0f}" if whole else digits(number, n=3)
+        return f"{number:,.0f}" if whole else format_digits(number, n=3)
     return _MISSING if value is None or value is pd.NA else names.get(str(value), str(value))
 
 
-def spell(name: str) -> str:
+def format_head(name: str) -> str:
     """Spell a name of the code in words, its unit in brackets.
 
     Examples
     --------
-    >>> spell("stream_mb_per_s"), spell("n_workers"), spell("MB asked")
+    >>> format_head("stream_mb_per_s"), format_head("n_workers"), format_head("MB asked")
     ('stream (MB/s)', 'workers', 'MB asked')
     """
     unit = next((end for end in _UNITS if name.endswith(end)), "")
@@ -111,12 +113,12 @@ def spell(name: str) -> str:
     return f"{stem} ({_UNITS[unit]})" if unit else stem
 
 
-def digits(value: float, *, n: int = 2) -> str:
+def format_digits(value: float, *, n: int = 2) -> str:
     """Format a number with two significant digits, or `n`, without an exponent.
 
     Examples
     --------
-    >>> digits(1234.5), digits(3.14159), digits(1.272, n=3), digits(0.0000367), digits(math.inf)
+    >>> format_digits(1234.5), format_digits(3.14159), format_digits(1.272, n=3), format_digits(0.0000367), format_digits(math.inf)
     ('1200', '3.1', '1.27', '0.000037', 'not measured')
     """
     if not math.isfinite(value):

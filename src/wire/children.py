@@ -135,7 +135,9 @@ class Child(AbstractContextManager["Child"]):
         try:
             return self._supervisor.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise UserError(self.name, f"not done in {timeout_s:g} s{self._said()}") from error
+            raise UserError(
+                self.name, f"not done in {timeout_s:g} s{self._quote_output()}"
+            ) from error
 
     def last_log_line(self) -> str:
         """Return the last line that is not blank of what the command printed."""
@@ -146,7 +148,7 @@ class Child(AbstractContextManager["Child"]):
         lines = os.pread(descriptor, 4000, start).decode(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
-    def _said(self) -> str:
+    def _quote_output(self) -> str:
         """Quote what the command printed last, and name its log where it has one."""
         line, log = self.last_log_line() or "it printed nothing", self._output.name
         return f" ({line})" + (f"; log: {log}" if isinstance(log, str) else "")
@@ -157,9 +159,9 @@ class Child(AbstractContextManager["Child"]):
         while not is_ready():
             if not self.is_running:
                 code = self._supervisor.returncode
-                raise UserError(self.name, f"ended with exit code {code}{self._said()}")
+                raise UserError(self.name, f"ended with exit code {code}{self._quote_output()}")
             if time.monotonic() > deadline_s:
-                raise UserError(self.name, f"not ready in {timeout_s:g} s{self._said()}")
+                raise UserError(self.name, f"not ready in {timeout_s:g} s{self._quote_output()}")
             time.sleep(0.02)
 
 

@@ -17,13 +17,13 @@ WATCH_S = 0.5
 
 
 @contextmanager
-def deadline(seconds: float, find_lost: Callable[[], str] = str) -> Iterator[None]:
+def deadline(seconds: float, find_dead_process: Callable[[], str] = str) -> Iterator[None]:
     """End what takes longer than so many real seconds, or waits for what has ended, wherever it waits.
 
     A library may wait for a stalled store for ever, or repeat its request as long; and it may wait
     again while it tidies up, so the alarm comes again each second until it has ended. It is one of
     the main thread, where notebooks run; elsewhere, and where the system has none, nothing is ended.
-    `find_lost` says in a line what has ended that is waited for, and nothing while all is there.
+    `find_dead_process` says in a line what has ended that is waited for, and nothing while all is there.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or not hasattr(signal, "setitimer"):
@@ -39,7 +39,7 @@ def deadline(seconds: float, find_lost: Callable[[], str] = str) -> Iterator[Non
     def watch() -> None:
         nonlocal lost
         while not (lost or done.wait(WATCH_S)):
-            if lost := find_lost():
+            if lost := find_dead_process():
                 signal.setitimer(signal.ITIMER_REAL, 1e-3, 1.0)
 
     before = signal.signal(signal.SIGALRM, end)
@@ -58,7 +58,7 @@ def deadline(seconds: float, find_lost: Callable[[], str] = str) -> Iterator[Non
             " or a larger time_budget_s"
         ) from None
     except Exception:
-        if lost := find_lost():  # which explains whatever a library makes of it
+        if lost := find_dead_process():  # which explains whatever a library makes of it
             raise ConnectionError(lost) from None
         raise
     finally:

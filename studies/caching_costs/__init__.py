@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.parameters import Study, later
+from helpers.parameters import Study, lazy_import
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
@@ -28,9 +28,9 @@ STUDY = Study(
     headlines={"four-caches": "disk-over-redis"},
     by_name=("four-caches",),
     # what the published case asks for, scaled
-    expect=later("helpers.cost_tables", "expect_like", "caching-costs/in-region", count_work),
+    expect=lazy_import("helpers.cost_tables", "expect_like", "caching-costs/in-region", count_work),
     fragments={
-        "cost-calculator.md": later("helpers.cost_tables", "render_calculator"),
-        "runs.md": later("helpers.cost_tables", "render_runs"),
+        "cost-calculator.md": lazy_import("helpers.cost_tables", "render_calculator"),
+        "runs.md": lazy_import("helpers.cost_tables", "render_runs"),
     },
 )

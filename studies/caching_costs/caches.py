@@ -39,7 +39,7 @@ from wire.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CacheSettings:
     """What caches are told."""
 
     key: bytes = field(repr=False)  # of the run, which signs what leaves the process
@@ -47,14 +47,14 @@ class Told:
     ttl_s: float = 86400  # that an entry lives, but for those of titiler itself
 
 
-class Cache:
+class DatasetCache:
     """Open each time: no cache. The others keep datasets, or the bytes to open them with."""
 
     is_shared: ClassVar[bool] = False
     """Whether requests share one dataset, which none of them may close."""
 
-    def __init__(self, origin: Origin, told: Told) -> None:
-        self._origin, self._told = origin, told
+    def __init__(self, origin: Origin, settings: CacheSettings) -> None:
+        self._origin, self._settings = origin, settings
 
     def get(self, spec: DatasetSpec) -> xr.Dataset:
         """Return an opened dataset, from the cache if it is there."""
@@ -76,8 +76,8 @@ class ShippedOrigin(Origin):
         """Open a Zarr group, or return the one that was opened from there before."""
         place = self.location / name
         client: Any = place.obstore()
-        found = sorted(client.config.items())  # a cache of functions minds their order
-        config = {key: value for key, value in found if key != "bucket"}
+        config_items = sorted(client.config.items())  # a cache of functions minds their order
+        config = {key: value for key, value in config_items if key != "bucket"}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Failed to open Zarr store with consolidated")
             dataset: xr.Dataset = import_open_zarr()(place.url, infer_region=False, **config, **options)  # fmt: skip
@@ -91,27 +91,27 @@ def import_open_zarr() -> Any:
     return open_zarr
 
 
-class KeepingCache(Cache):
+class KeepingCache(DatasetCache):
     """Keep what was opened; a request that comes while another opens the same dataset waits for it."""
 
-    def __init__(self, origin: Origin, told: Told) -> None:
-        super().__init__(origin, told)
+    def __init__(self, origin: Origin, settings: CacheSettings) -> None:
+        super().__init__(origin, settings)
         self._lock = threading.Lock()
         self._opening: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
     def get(self, spec: DatasetSpec) -> xr.Dataset:
         """Return an opened dataset, from the cache if it is there."""
         name = self._name(spec)
-        kept = self._load(name)
-        if kept is None:
+        dataset = self._load(name)
+        if dataset is None:
             with self._lock:
                 opening = self._opening[spec.name]  # of all versions of it
             with opening:
-                kept = self._load(name)  # another request may have opened it
-                if kept is None:
-                    kept = super().get(spec)
-                    self._keep(name, kept)
-        return kept
+                dataset = self._load(name)  # another request may have opened it
+                if dataset is None:
+                    dataset = super().get(spec)
+                    self._keep(name, dataset)
+        return dataset
 
     def _name(self, spec: DatasetSpec) -> str:
         """Return the name under which a dataset is kept."""
@@ -134,9 +134,9 @@ class LruCache(KeepingCache):
 
     is_shared = True
 
-    def __init__(self, origin: Origin, told: Told) -> None:
-        super().__init__(origin, told)
-        self._kept = cachetools.TTLCache[str, xr.Dataset](_N_ENTRIES, told.ttl_s)
+    def __init__(self, origin: Origin, settings: CacheSettings) -> None:
+        super().__init__(origin, settings)
+        self._kept = cachetools.TTLCache[str, xr.Dataset](_N_ENTRIES, settings.ttl_s)
 
     def _load(self, name: str) -> xr.Dataset | None:
         with self._lock:
@@ -160,8 +160,8 @@ class ChunkOrigin(Origin):
     def zarr_store(self, name: str) -> Store:
         """Return the store of a dataset behind a cache."""
         store = super().zarr_store(name)
-        told: dict[str, Any] = {"max_age_seconds": "infinity", "max_size": _CHUNKS_NBYTES}
-        return CacheStore(store, cache_store=MemoryStore(), **told)
+        options: dict[str, Any] = {"max_age_seconds": "infinity", "max_size": _CHUNKS_NBYTES}
+        return CacheStore(store, cache_store=MemoryStore(), **options)
 
 
 def seal(name: str, key: bytes, dataset: xr.Dataset) -> bytes:
@@ -234,12 +234,12 @@ class RedisCache(KeepingCache):
     not answer is refused.
     """
 
-    def __init__(self, origin: Origin, told: Told) -> None:
-        super().__init__(origin, told)
+    def __init__(self, origin: Origin, settings: CacheSettings) -> None:
+        super().__init__(origin, settings)
         allowed = "redis://HOST:PORT of a server that answers"
         try:
             patience = {"socket_timeout": _PATIENCE_S, "socket_connect_timeout": _PATIENCE_S}
-            self._client = redis.Redis.from_url(told.redis_url, **patience)
+            self._client = redis.Redis.from_url(settings.redis_url, **patience)
             self._client.ping()
         except ValueError as error:
             raise UserError("redis_url", "no address of a Redis server", allowed) from error
@@ -247,13 +247,15 @@ class RedisCache(KeepingCache):
             raise UserError("redis_url", f"no answer ({type(error).__name__})", allowed) from error
 
     def _keep(self, name: str, dataset: xr.Dataset) -> None:
-        ttl_ms = max(1, round(1000 * self._told.ttl_s))
-        self._client.set(_PREFIX + name, seal(name, self._told.key, dataset), px=ttl_ms)
+        ttl_ms = max(1, round(1000 * self._settings.ttl_s))
+        self._client.set(_PREFIX + name, seal(name, self._settings.key, dataset), px=ttl_ms)
 
     def _load(self, name: str) -> xr.Dataset | None:
         sealed: Any = self._client.get(_PREFIX + name)
         try:
-            return None if sealed is None else unseal(name, self._told.key, sealed, self._origin)
+            return (
+                None if sealed is None else unseal(name, self._settings.key, sealed, self._origin)
+            )
         except itsdangerous.BadSignature:  # of another run
             return None
 
@@ -268,29 +270,31 @@ def _make_folder() -> str:
 class DiskCache(KeepingCache):
     """Keep opened datasets as authenticated bytes on a disk: diskcache, which is SQLite and files."""
 
-    def __init__(self, origin: Origin, told: Told) -> None:
-        super().__init__(origin, told)
+    def __init__(self, origin: Origin, settings: CacheSettings) -> None:
+        super().__init__(origin, settings)
         import diskcache  # type: ignore[import-untyped]  # only the repeated study needs it
 
         self._disk = diskcache.Cache(_make_folder())
 
     def _keep(self, name: str, dataset: xr.Dataset) -> None:
-        self._disk.set(name, seal(name, self._told.key, dataset), expire=self._told.ttl_s)
+        self._disk.set(name, seal(name, self._settings.key, dataset), expire=self._settings.ttl_s)
 
     def _load(self, name: str) -> xr.Dataset | None:
         sealed = self._disk.get(name)
-        return None if sealed is None else unseal(name, self._told.key, sealed, self._origin)
+        return None if sealed is None else unseal(name, self._settings.key, sealed, self._origin)
 
 
-class FileCache(Cache):
+class FileCache(DatasetCache):
     """Open each dataset through fsspec's `filecache`, one for all threads as it was published.
 
     It keeps whole objects as files, chunks too, and not what was opened. It takes as many objects
     in a request as Zarr asks for, or `at_once`: of one after the other fewer requests fail.
     """
 
-    def __init__(self, origin: Origin, told: Told, *, at_once: int | None = None) -> None:
-        super().__init__(_FileOrigin(origin.location, at_once), told)
+    def __init__(
+        self, origin: Origin, settings: CacheSettings, *, at_once: int | None = None
+    ) -> None:
+        super().__init__(_FileOrigin(origin.location, at_once), settings)
 
 
 class _FileOrigin(Origin):
@@ -330,14 +334,14 @@ class VersionedRedisCache(VersionedCache, RedisCache):
     """Of bytes in a Redis."""
 
 
-def _keep_versions(origin: Origin, told: Told) -> Cache:
+def _keep_versions(origin: Origin, settings: CacheSettings) -> DatasetCache:
     """Keep datasets until the process ends: the chunks of a version live as long as its dataset."""
-    return VersionedLruCache(origin, replace(told, ttl_s=math.inf))
+    return VersionedLruCache(origin, replace(settings, ttl_s=math.inf))
 
 
-_MADE_OF: Mapping[str, tuple[Callable[[Origin, Told], Cache], type[Origin]]] = {
-    "as-shipped": (Cache, ShippedOrigin),
-    "none": (Cache, Origin),
+_MADE_OF: Mapping[str, tuple[Callable[[Origin, CacheSettings], DatasetCache], type[Origin]]] = {
+    "as-shipped": (DatasetCache, ShippedOrigin),
+    "none": (DatasetCache, Origin),
     "lru": (LruCache, Origin),
     "redis": (RedisCache, Origin),
     "diskcache": (DiskCache, Origin),
@@ -354,10 +358,10 @@ CACHES = tuple(_MADE_OF)
 """Contenders, what titiler.xarray ships with first."""
 
 
-def open_cache(name: str, location: Location, told: Told) -> Cache:
+def open_cache(name: str, location: Location, settings: CacheSettings) -> DatasetCache:
     """Make a contender, empty, of the datasets below a place."""
     cache, origin = _MADE_OF[name]
-    return cache(origin(location), told)
+    return cache(origin(location), settings)
 
 
 @contextlib.contextmanager

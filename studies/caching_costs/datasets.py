@@ -106,9 +106,9 @@ def prepare_datasets(location: Location, specs: Sequence[DatasetSpec], *, seed: 
             _WRITERS[spec.kind](place / spec.name, make_dataset(spec, seed=seed), spec)
         return {}
 
-    target = location / f"maps-{stores.name_of(made_by)}"
-    under = [f"{spec.name}/" for spec in specs]
-    entry = stores.prepare(target, made_by, write, name="maps", under=under)
+    target = location / f"maps-{stores.hash_recipe(made_by)}"
+    prefixes = [f"{spec.name}/" for spec in specs]
+    entry = stores.prepare(target, made_by, write, name="maps", prefixes=prefixes)
     return Datasets(target, tuple(specs), entry.nbytes)
 
 
@@ -178,8 +178,10 @@ def _write_references(location: Location, dataset: xr.Dataset, spec: DatasetSpec
     _write_netcdf(location, dataset, spec)
     path = f"{location.path}/array.nc"
     with location.fsspec(skip_instance_cache=True).open(path) as file:
-        made = SingleHdf5ToZarr(file, f"{location.url}/array.nc", inline_threshold=0).translate()
-    obstore.put(location.obstore(), _REFERENCES, json.dumps(made).encode())
+        references = SingleHdf5ToZarr(
+            file, f"{location.url}/array.nc", inline_threshold=0
+        ).translate()
+    obstore.put(location.obstore(), _REFERENCES, json.dumps(references).encode())
 
 
 _REFERENCES = "references.json"
@@ -246,13 +248,13 @@ class Origin:
     def references(self, name: str) -> Store:
         """Return what references point to as a Zarr store, the list read anew for each opening."""
         files, path = self.files(), f"{(self.location / name).path}/{_REFERENCES}"
-        told: dict[str, Any] = json.loads(files.cat_file(path))
-        there = fsspec.filesystem(
-            "reference", fo=told, fs={self.location.scheme: files}, skip_instance_cache=True
+        references: dict[str, Any] = json.loads(files.cat_file(path))
+        filesystem = fsspec.filesystem(
+            "reference", fo=references, fs={self.location.scheme: files}, skip_instance_cache=True
         )
-        there.name = name  # by which a pickle calls it
+        filesystem.name = name  # by which a pickle calls it
         return FsspecStore(
-            AsyncFileSystemWrapper(there, asynchronous=True, semaphore=asyncio.Semaphore(1)),
+            AsyncFileSystemWrapper(filesystem, asynchronous=True, semaphore=asyncio.Semaphore(1)),
             read_only=True,
             path="",
         )
@@ -319,10 +321,10 @@ def published_specs() -> dict[str, DatasetSpec]:
         name = f"{kind}-{round(8 * n_lat * n_lon / 2**20)}mib"
         specs[published] = DatasetSpec(name, "zarr", (n_lat, n_lon), chunk_shape)
     ordered = sorted(
-        specs.items(), key=lambda one: (one[1].name.startswith("chunked"), one[1].shape)
+        specs.items(), key=lambda item: (item[1].name.startswith("chunked"), item[1].shape)
     )
     whole = DatasetSpec("netcdf", "netcdf", (600, 1440), (600, 1440))
-    others = {
+    unscaled = {
         "aws-noaa-oisst-feedstock_reference": DatasetSpec(
             "references", "references", (720, 1440), (720, 1440)
         ),
@@ -336,7 +338,7 @@ def published_specs() -> dict[str, DatasetSpec]:
         "pr_day_ACCESS-CM2_historical_r1i1p1f1_gn_1950.nc": whole,
         "none": replace(whole, name="broken", kind="broken"),
     }
-    return dict(ordered) | others
+    return dict(ordered) | unscaled
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -355,12 +357,12 @@ def make_specs(names: Sequence[str], *, scale: float) -> tuple[DatasetSpec, ...]
     >>> make_specs(["chunked-64mib"], scale=0.5)[0].chunk_shape
     (724, 1448)
     """
-    known = {spec.name: spec for spec in published_specs().values()}
+    published = {spec.name: spec for spec in published_specs().values()}
 
     def scaled(grid: tuple[int, int]) -> tuple[int, int]:
         return max(8, round(grid[0] * scale)), max(8, round(grid[1] * scale))
 
     return tuple(
-        replace(one, shape=scaled(one.shape), chunk_shape=scaled(one.chunk_shape))
-        for one in (known[name] for name in names)
+        replace(spec, shape=scaled(spec.shape), chunk_shape=scaled(spec.chunk_shape))
+        for spec in (published[name] for name in names)
     )

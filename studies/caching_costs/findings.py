@@ -32,12 +32,12 @@ def select_loads(rows: pd.DataFrame) -> pd.DataFrame:
 def list_requests(alone: pd.DataFrame) -> pd.DataFrame:
     """List the requests of the loads of one user, with ``make_s``, all of the latency but the opening."""
     numbers = alone.set_index(["contender", "block"])
-    each = numbers[[name for name in map(str, numbers) if name.count("|") == 2]]
-    each.columns = pd.MultiIndex.from_tuples(
-        [tuple(name.split("|")) for name in each.columns], names=["dataset", None, "number"]
+    values = numbers[[name for name in map(str, numbers) if name.count("|") == 2]]
+    values.columns = pd.MultiIndex.from_tuples(
+        [tuple(name.split("|")) for name in values.columns], names=["dataset", None, "number"]
     )
     table = pd.DataFrame(
-        each.stack(level=["dataset", "number"], future_stack=True).dropna(how="all").reset_index()
+        values.stack(level=["dataset", "number"], future_stack=True).dropna(how="all").reset_index()
     )
     table["make_s"] = table["latency_s"] - table["open_s"]
     return table
@@ -103,15 +103,15 @@ def measure_savings(alone: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["dataset", "contender", "times"])
 
 
-def foretell_versions(alone: pd.DataFrame) -> Interval:
+def predict_versions(alone: pd.DataFrame) -> Interval:
     """Foretell how many times as fast as no cache datasets by version in the process are.
 
     What a version costs is taken from Redis, with it and without, for each dataset in each block.
     """
     columns = [name for name in map(str, alone) if name.endswith("|latency_s")]
     sides = alone.set_index(["contender", "block"])[columns].dropna(axis=1)
-    each = sides.loc["lru"] + sides.loc["redis-etag"] - sides.loc["redis"]
-    foretold = pd.DataFrame({"typical_s": np.exp(np.log(each).mean(axis=1))}).reset_index()
+    sums = sides.loc["lru"] + sides.loc["redis-etag"] - sides.loc["redis"]
+    foretold = pd.DataFrame({"typical_s": np.exp(np.log(sums).mean(axis=1))}).reset_index()
     foretold = foretold.assign(contender="lru-etag", phase="measured", control_of="")
     return measure_gain(pd.concat([alone, foretold]), "lru-etag", BARE)
 
@@ -145,25 +145,27 @@ def learn_assumptions(alone: pd.DataFrame, entry_nbytes: float, *, but: str = ""
     numbers = alone.groupby("contender")[["n_requests", "n_tiles", "tile_nbytes", "peak_nbytes"]]
     medians = numbers.median()
     gets = medians["n_requests"] / medians["n_tiles"]
-    kept = "lru" if "lru" in gets else SHIPPED
-    found: dict[str, float] = {
+    cache = "lru" if "lru" in gets else SHIPPED
+    learned: dict[str, float] = {
         "service_gb": float(medians["peak_nbytes"][BARE]) / 1e9,
         "tile_nbytes": float(medians["tile_nbytes"][BARE]),
         "metadata_nbytes": entry_nbytes,
         "make_s": means["make_s"][BARE],
         "open_s": means["open_s"][BARE],
-        "make_cpu_s": means["cpu_s"][kept],
-        "open_cpu_s": max(0.0, means["cpu_s"][BARE] - means["cpu_s"][kept]),
-        "tile_gets": gets[kept],
-        "open_gets": max(0.0, gets[BARE] - gets[kept]),
+        "make_cpu_s": means["cpu_s"][cache],
+        "open_cpu_s": max(0.0, means["cpu_s"][BARE] - means["cpu_s"][cache]),
+        "tile_gets": gets[cache],
+        "open_gets": max(0.0, gets[BARE] - gets[cache]),
     }
     if "redis" in means.index:
-        found["fetch_s"] = means["open_s"]["redis"]
-    return change_assumptions(Assumptions(), found)
+        learned["fetch_s"] = means["open_s"]["redis"]
+    return change_assumptions(Assumptions(), learned)
 
 
 def price_month(alone: pd.DataFrame, entry_nbytes: float, *, but: str = "") -> pd.DataFrame:
     """Price a month (USD) by what `learn_assumptions` takes: ways of billing by places of a cache."""
     levers = list_levers(learn_assumptions(alone, entry_nbytes, but=but))
-    bills = {name: compare_options(one, get_prices()) for name, one in levers.items()}
+    bills = {
+        name: compare_options(assumptions, get_prices()) for name, assumptions in levers.items()
+    }
     return pd.DataFrame(bills).map(lambda bill: bill.usd).T

@@ -33,14 +33,14 @@ def read_study() -> pd.DataFrame:
     earlier = read_published("tile_caching_locust_history")
     earlier = earlier[(earlier[[*DISK]] == [*DISK.values()]).all(axis=1)]
     earlier = earlier.assign(cache="diskcache", p50_ms=earlier["average_response_ms"])
-    found = pd.concat([rows.assign(cache=rows["environment"].map(THEIRS)), earlier])
+    both = pd.concat([rows.assign(cache=rows["environment"].map(THEIRS)), earlier])
     names = {published: spec.name for published, spec in published_specs().items()}
     return pd.DataFrame(
         {
-            "dataset": found["dataset"].map(names),
-            "cache": found["cache"],
-            "latency_s": found["p50_ms"] / 1000,
-            "failed": found["failure_rate_pct"] / 100,
+            "dataset": both["dataset"].map(names),
+            "cache": both["cache"],
+            "latency_s": both["p50_ms"] / 1000,
+            "failed": both["failure_rate_pct"] / 100,
         }
     ).dropna(subset="dataset")
 
@@ -52,15 +52,15 @@ def list_latencies(rows: pd.DataFrame) -> pd.DataFrame:
     for name in sorted(text[:-6] for text in map(str, loads) if text.endswith("|p50_s")):
         numbers = {"latency_s": loads[f"{name}|p50_s"], "failed": loads[f"{name}|failed"]}
         parts.append(pd.DataFrame({"dataset": name, "cache": loads["contender"], **numbers}))
-    each = pd.concat(parts)
-    means = each.groupby(["dataset", "cache"]).agg({"latency_s": "median", "failed": "mean"})
+    latencies = pd.concat(parts)
+    means = latencies.groupby(["dataset", "cache"]).agg({"latency_s": "median", "failed": "mean"})
     return means.drop(index="control", level="cache").reset_index()
 
 
-def tabulate_failures(ours: pd.DataFrame, theirs: pd.DataFrame) -> pd.DataFrame:
+def tabulate_failures(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Tabulate shares of requests that failed, of datasets of which any did."""
-    both = {"ours": ours, "published": theirs}
-    wide = {key: one.pivot_table(index="dataset", columns="cache", values="failed") for key, one in both.items()}  # fmt: skip
+    both = {"ours": measured, "published": published}
+    wide = {key: latencies.pivot_table(index="dataset", columns="cache", values="failed") for key, latencies in both.items()}  # fmt: skip
     table = pd.concat(wide, axis=1)
     return table[(table > 0).any(axis=1)]
 
@@ -97,33 +97,33 @@ def find_all(rows: pd.DataFrame) -> dict[str, Finding]:
     loads = select_loads(rows)
     whole = [c for c in loads if str(c).endswith("|p50_s") and not str(c).startswith("broken")]
     loads = loads.assign(whole_s=np.exp(np.log(loads[whole]).mean(axis=1)))
-    names, found = {*loads["contender"]}, {}
+    names, findings = {*loads["contender"]}, {}
     for key, (a, b) in PAIRS.items():
         if {a, b} <= names:
-            ratio = statistics.compare(loads, a, b, value="whole_s", control="control")
-            found[key] = replace(as_finding(ratio), quantity=f"{a} over {b}, latency_s")
+            ratio = statistics.compare_contenders(loads, a, b, value="whole_s", control="control")
+            findings[key] = replace(as_finding(ratio), quantity=f"{a} over {b}, latency_s")
     for kind in ("netcdf", "unconsolidated", "references"):
         if f"{kind}|p50_s" in loads and {"none", "filecache-in-turn"} <= names:
-            ratio = statistics.compare(
+            ratio = statistics.compare_contenders(
                 loads, "none", "filecache-in-turn", value=f"{kind}|p50_s", control="control"
             )
-            told = f"none over filecache-in-turn on {kind}, latency_s"
-            found[f"filecache-on-{kind}"] = replace(as_finding(ratio), quantity=told)
+            quantity = f"none over filecache-in-turn on {kind}, latency_s"
+            findings[f"filecache-on-{kind}"] = replace(as_finding(ratio), quantity=quantity)
     failed = loads.groupby("contender")["n_failed"].sum()
     for name in {"filecache", "filecache-in-turn"} & names:
-        found[f"{name}-failed"] = Finding(failed[name], quantity=f"failed requests of {name}")
-    return found
+        findings[f"{name}-failed"] = Finding(failed[name], quantity=f"failed requests of {name}")
+    return findings
 
 
-def judge_claims(found: Mapping[str, Finding]) -> dict[str, Claim]:
+def judge_claims(findings: Mapping[str, Finding]) -> dict[str, Claim]:
     """Judge what the page says, as far as the caches that it is about are there."""
     claims = {}
-    if "disk-over-redis" in found:
-        holds = 0.5 < found["disk-over-redis"].value < 2
+    if "disk-over-redis" in findings:
+        holds = 0.5 < findings["disk-over-redis"].value < 2
         claims["disk-as-redis"] = Claim(holds, of="disk-over-redis")
-    if "gain-shipped" in found:
-        claims["shipped-gains"] = Claim(found["gain-shipped"].low > 1, of="gain-shipped")
-    if "gain-filecache" in found:
-        is_alike = found["gain-filecache"].verdict == "indistinguishable"
+    if "gain-shipped" in findings:
+        claims["shipped-gains"] = Claim(findings["gain-shipped"].low > 1, of="gain-shipped")
+    if "gain-filecache" in findings:
+        is_alike = findings["gain-filecache"].verdict == "indistinguishable"
         claims["filecache-as-none"] = Claim(is_alike, of="gain-filecache")
     return claims

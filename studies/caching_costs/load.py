@@ -45,8 +45,8 @@ _TIMING = re.compile(r"(\w+);dur=([\d.]+)")
 def tile_path(tile: Tile, *, sel: str = "") -> str:
     """Return the path of a tile, of a day where `sel` says which."""
     name, zoom, column, row = tile
-    given = {"url": name, "variable": VARIABLE, "rescale": _RESCALE}
-    query = urlencode(given | ({"sel": sel} if sel else {}))
+    parameters = {"url": name, "variable": VARIABLE, "rescale": _RESCALE}
+    query = urlencode(parameters | ({"sel": sel} if sel else {}))
     return f"/tiles/WebMercatorQuad/{zoom}/{column}/{row}.png?{query}"
 
 
@@ -58,7 +58,7 @@ def summarise(requests: pd.DataFrame, *, is_alone: bool) -> dict[str, float]:
     """
     ends_s = requests["start_s"] + requests["latency_s"]
     means_s = requests.groupby("dataset")["latency_s"].mean()
-    found = {
+    summary = {
         "n_tiles": float(len(requests)),
         "tile_nbytes": float(requests["nbytes"].mean()),
         "tiles_per_s": len(requests) / float(ends_s.max() - requests["start_s"].min()),
@@ -68,11 +68,11 @@ def summarise(requests: pd.DataFrame, *, is_alone: bool) -> dict[str, float]:
     }
     for name, part in requests.groupby("dataset"):
         failed = float((part["status"] != 200).mean())
-        found |= {f"{name}|p50_s": float(part["latency_s"].median()), f"{name}|failed": failed}
+        summary |= {f"{name}|p50_s": float(part["latency_s"].median()), f"{name}|failed": failed}
     for column in ("latency_s", "open_s", "cpu_s") if is_alone else ():
-        each = enumerate(zip(requests["dataset"], requests[column], strict=True))
-        found |= {f"{name}|{column}|{k}": round(float(s), 5) for k, (name, s) in each}
-    return found
+        numbered = enumerate(zip(requests["dataset"], requests[column], strict=True))
+        summary |= {f"{name}|{column}|{k}": round(float(s), 5) for k, (name, s) in numbered}
+    return summary
 
 
 @dataclass(slots=True)
@@ -100,9 +100,11 @@ class Generator:
         if due_s:
             steps = [[(*plan[0], due)] for plan, due in zip(steps, due_s, strict=True)]
         lead_s = _LEAD_S if due_s else 0.0
-        found = self._tell({"host": f"http://{service.address}", "plans": steps, "lead_s": lead_s})
-        spent = [dict(_TIMING.findall(one.pop("timing"))) for one in found]
-        requests = pd.DataFrame(found)
+        answers = self._tell(
+            {"host": f"http://{service.address}", "plans": steps, "lead_s": lead_s}
+        )
+        spent = [dict(_TIMING.findall(request.pop("timing"))) for request in answers]
+        requests = pd.DataFrame(answers)
         for name in ("open", "cpu"):
             requests[f"{name}_s"] = [float(part.get(name, "nan")) / 1000 for part in spent]
         self.last = requests

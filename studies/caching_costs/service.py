@@ -29,7 +29,12 @@ from titiler.xarray.factory import TilerFactory
 from titiler.xarray.io import Reader
 
 from helpers.benchmark.provenance import imported
-from studies.caching_costs.caches import SHIPPED_ENVIRONMENT, Cache, Told, open_cache
+from studies.caching_costs.caches import (
+    SHIPPED_ENVIRONMENT,
+    CacheSettings,
+    DatasetCache,
+    open_cache,
+)
 from studies.caching_costs.datasets import HOST, Datasets, DatasetSpec
 from wire.bed.locations import Location
 from wire.children import Child, start_child
@@ -50,7 +55,7 @@ class Settings:
     cache: str  # contender
     location: Location  # folder of the datasets, over the emulated network
     specs: tuple[DatasetSpec, ...]  # what lies there
-    told: Told  # to the cache
+    cache_settings: CacheSettings
 
     __pydantic_config__: ClassVar = {"hide_input_in_errors": True}  # for secrets are in it
 
@@ -84,15 +89,15 @@ class Timed:
         await self.app(scope, receive, send_timed)
 
 
-def make_app(specs: Sequence[DatasetSpec], cache: Cache) -> FastAPI:
+def make_app(specs: Sequence[DatasetSpec], cache: DatasetCache) -> FastAPI:
     """Make the application: titiler's tiles of datasets, opened through a cache, and what is imported."""
-    known = {spec.name: spec for spec in specs}
+    specs_by_name = {spec.name: spec for spec in specs}
 
     def open_timed(name: str, **_: Any) -> xr.Dataset:
         """Open a dataset, and add the time to the request's own."""
         start = time.perf_counter()
         try:
-            return cache.get(known[name])
+            return cache.get(specs_by_name[name])
         finally:
             _opening_s.get([]).append(time.perf_counter() - start)
 
@@ -110,8 +115,8 @@ def make_app(specs: Sequence[DatasetSpec], cache: Cache) -> FastAPI:
             self.tile()  # type: ignore[no-untyped-call]
 
     def find_name(url: Annotated[str, Query(description="name of a dataset")]) -> str:
-        if url not in known:
-            raise HTTPException(404, f"url: {url!r}; allowed: {', '.join(known)}")
+        if url not in specs_by_name:
+            raise HTTPException(404, f"url: {url!r}; allowed: {', '.join(specs_by_name)}")
         return url
 
     app = FastAPI(openapi_url=None)
@@ -137,7 +142,7 @@ def listen() -> socket.socket:
 def main() -> None:
     """Serve on a port that the system chooses."""
     settings = _AS_JSON.validate_json(os.environ.pop(SETTINGS))
-    cache = open_cache(settings.cache, settings.location, settings.told)
+    cache = open_cache(settings.cache, settings.location, settings.cache_settings)
     app = make_app(settings.specs, cache)
     with listen() as listening:  # last, for whoever waits for it to listen
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
@@ -161,7 +166,9 @@ class Service:
         def listens() -> bool:
             with contextlib.suppress(psutil.Error):
                 sockets = psutil.Process(self.child.pid).net_connections()
-                ports.extend(one.laddr.port for one in sockets if one.status == psutil.CONN_LISTEN)
+                ports.extend(
+                    socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN
+                )
             return bool(ports)
 
         self.child.wait_until(listens, timeout_s=_TIMEOUT_S)
@@ -191,8 +198,8 @@ def open_service(
         "AWS_EC2_METADATA_DISABLED": "true",  # there is no cloud to ask for other settings
         "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
     }
-    told = Told(secrets.token_hex(32).encode(), redis_url, ttl_s)
-    settings = Settings(cache, datasets.location, datasets.specs, told)
+    cache_settings = CacheSettings(secrets.token_hex(32).encode(), redis_url, ttl_s)
+    settings = Settings(cache, datasets.location, datasets.specs, cache_settings)
     environment[SETTINGS] = _AS_JSON.dump_json(settings).decode()
     with start_child(command, env=environment) as child:
         yield Service(child)

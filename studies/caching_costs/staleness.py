@@ -24,7 +24,7 @@ from helpers.benchmark.contender import Contender, Steps
 from studies.caching_costs.caches import (
     CACHES,
     SHIPPED_ENVIRONMENT,
-    Told,
+    CacheSettings,
     import_open_zarr,
     open_cache,
     open_valkey,
@@ -98,16 +98,18 @@ class Trials:
     location: Location
     redis_url: str = ""
     ttl_s: float = TTL_S
-    _found: dict[int, dict[str, dict[str, Outcome]]] = field(default_factory=dict, init=False)
+    _outcomes: dict[int, dict[str, dict[str, Outcome]]] = field(default_factory=dict, init=False)
 
     def watch(self, block: int) -> dict[str, dict[str, Outcome]]:
         """Return by contender what each tile is right after its change, and ``later`` the worst of them."""
-        if block not in self._found:
+        if block not in self._outcomes:
             with ExitStack() as stack:
                 url = self.redis_url or stack.enter_context(open_valkey())
-                told = Told(secrets.token_bytes(32), url, self.ttl_s)
-                self._found[block] = start_apart().submit(_watch, self.location, told).result()
-        return self._found[block]
+                settings = CacheSettings(secrets.token_bytes(32), url, self.ttl_s)
+                self._outcomes[block] = (
+                    start_apart().submit(_watch, self.location, settings).result()
+                )
+        return self._outcomes[block]
 
 
 @dataclass(slots=True)
@@ -141,14 +143,14 @@ class Change(Steps):
 
     def collect(self) -> dict[str, int]:
         """Count each outcome that there was."""
-        return {f"{change}|{it}": 1 for change, it in self.read(None).items()}
+        return {f"{change}|{outcome}": 1 for change, outcome in self.read(None).items()}
 
-    def check(self, found: Mapping[str, Outcome], /) -> str:
+    def check(self, shown: Mapping[str, Outcome], /) -> str:
         """Say what tiles were compared with."""
-        return f"{len(found) - 1} tiles compared with uncached ones"
+        return f"{len(shown) - 1} tiles compared with uncached ones"
 
 
-def contend_trials(trials: Trials) -> list[Contender]:
+def make_contenders(trials: Trials) -> list[Contender]:
     """Make each cache a contender of the trials."""
     return [Contender(name, Change(name, trials)) for name in WATCHED]
 
@@ -174,41 +176,47 @@ def tabulate_outcomes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name_outcomes(counts: pd.Series[float], change: str) -> str:
-    seen = {it: int(counts[key]) for it in OUTCOMES if (key := f"{change}|{it}") in counts}
-    return ", ".join(it if len(seen) == 1 else f"{it} ({n})" for it, n in seen.items())
+    trials = {
+        outcome: int(counts[key])
+        for outcome in OUTCOMES
+        if (key := f"{change}|{outcome}") in counts
+    }
+    return ", ".join(
+        outcome if len(trials) == 1 else f"{outcome} ({n})" for outcome, n in trials.items()
+    )
 
 
-def _watch(location: Location, told: Told) -> dict[str, dict[str, Outcome]]:
+def _watch(location: Location, settings: CacheSettings) -> dict[str, dict[str, Outcome]]:
     """Let each contender keep datasets, change them, and ask; then wait until entries have ended."""
     import_open_zarr().cache_clear()  # of trials before this one
     _write(location / "truth", "zarr", is_after=False)
     _write(location / "truth", "zarr", is_after=True)
-    truth = _ask_by("none", location / "truth", "zarr", told)()
-    found: dict[str, dict[str, Outcome]] = {}
-    again: dict[str, Callable[[], list[bytes]]] = {}
+    truth = _make_requests("none", location / "truth", "zarr", settings)()
+    outcomes_by_name: dict[str, dict[str, Outcome]] = {}
+    requests: dict[str, Callable[[], list[bytes]]] = {}
     before: dict[str, list[bytes]] = {}
     for name, (cache, kind) in WATCHED.items():
         place = location / name
         _write(place, kind, is_after=False)
-        again[name] = _ask_by(cache, place, kind, told)
-        start, before[name] = time.monotonic(), again[name]()
+        requests[name] = _make_requests(cache, place, kind, settings)
+        start, before[name] = time.monotonic(), requests[name]()
         _write(place, kind, is_after=True)
-        judged = map(_judge, again[name](), before[name], truth)
-        found[name] = dict(zip(ASKED, judged, strict=True))
-        if (took_s := time.monotonic() - start) > told.ttl_s:
-            raise UserError("staleness", f"{name} took {took_s:.1f} s, in which entries end", f"{told.ttl_s:g} s")  # fmt: skip
-    time.sleep(told.ttl_s)
-    for name, line in found.items():
-        outcomes = map(_judge, again[name](), before[name], truth)
+        judged = map(_judge, requests[name](), before[name], truth)
+        outcomes_by_name[name] = dict(zip(ASKED, judged, strict=True))
+        if (took_s := time.monotonic() - start) > settings.ttl_s:
+            raise UserError("staleness", f"{name} took {took_s:.1f} s, in which entries end", f"{settings.ttl_s:g} s")  # fmt: skip
+    time.sleep(settings.ttl_s)
+    for name, line in outcomes_by_name.items():
+        outcomes = map(_judge, requests[name](), before[name], truth)
         line["later"] = max(outcomes, key=OUTCOMES.index)
-    return found
+    return outcomes_by_name
 
 
-def _ask_by(cache: str, place: Location, kind: DatasetKind, told: Told) -> Callable[[], list[bytes]]:  # fmt: skip
+def _make_requests(cache: str, place: Location, kind: DatasetKind, settings: CacheSettings) -> Callable[[], list[bytes]]:  # fmt: skip
     """Start a service in this process; what returns asks it for all tiles, of which one that fails is empty."""
     specs = [replace(_BEFORE, name=name, kind=kind) for name in _CHANGED]
-    kept = open_cache(cache, place, told)
-    client = TestClient(make_app(specs, kept), raise_server_exceptions=False)
+    opened = open_cache(cache, place, settings)
+    client = TestClient(make_app(specs, opened), raise_server_exceptions=False)
     return lambda: [a.content * (a.status_code == 200) for a in map(client.get, ASKED.values())]
 
 

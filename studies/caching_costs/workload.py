@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Steps
-from helpers.benchmark.provenance import name_beside
-from studies.caching_costs.caches import Cache, Told, dump, open_valkey
+from helpers.benchmark.provenance import name_worker_versions
+from studies.caching_costs.caches import CacheSettings, DatasetCache, dump, open_valkey
 from studies.caching_costs.datasets import Datasets, DatasetSpec, Origin
 from studies.caching_costs.load import Generator, Tile, open_generator, summarise, tile_path
 from studies.caching_costs.service import Service, make_app, open_service
@@ -99,15 +99,15 @@ def plan_workload(datasets: Datasets, *, n_tiles: int, seed: int) -> Workload:
     whole = [spec.name for spec in datasets.specs if spec.is_whole]
     tiles: list[Tile] = [(name, *places[k]) for k in chosen for name in whole]
     paths = [*map(tile_path, tiles)]
-    made = map(
+    digests = map(
         xxhash.xxh3_64_hexdigest, make_tiles(datasets.specs, Origin(datasets.location), paths)
     )
-    return Workload(datasets, tiles, dict(zip(paths, made, strict=True)), seed)
+    return Workload(datasets, tiles, dict(zip(paths, digests, strict=True)), seed)
 
 
 def make_tiles(specs: Sequence[DatasetSpec], origin: Origin, paths: Sequence[str]) -> list[bytes]:
     """Make tiles without a cache, by the application of the services in this process."""
-    client = TestClient(make_app(specs, Cache(origin, Told(b""))))
+    client = TestClient(make_app(specs, DatasetCache(origin, CacheSettings(b""))))
     with warnings.catch_warnings(action="ignore"):  # of libraries, which would show on the page
         return [client.get(path).content for path in paths]
 
@@ -198,8 +198,8 @@ class CacheLoad(Steps):
     def versions(self) -> dict[str, str]:
         """Look up what the service and the load generator have imported."""
         return {
-            **name_beside("load generator", [self.generator.versions()]),
-            **name_beside("tile service", [self.service.versions()]),
+            **name_worker_versions("load generator", [self.generator.versions()]),
+            **name_worker_versions("tile service", [self.service.versions()]),
         }
 
 
@@ -268,10 +268,10 @@ def predict_tiles(workload: Workload, testbed: Testbed, network: Profile) -> pd.
     for spec in (spec for spec in specs if spec.is_whole):
         testbed.take_trace()
         origin.open(spec)
-        opening = [one.nbytes for one in testbed.take_trace()]
+        opening = [response.nbytes for response in testbed.take_trace()]
         tile = next(tile for tile in workload.tiles if tile[0] == spec.name)
         make_tiles(specs, origin, [tile_path(tile)])
-        chunks = [one.nbytes for one in testbed.take_trace()][len(opening) :] or [0]
+        chunks = [response.nbytes for response in testbed.take_trace()][len(opening) :] or [0]
         open_s = len(opening) * first_s + sum(opening) / stream
         make_s = first_s + max(max(chunks) / stream, sum(chunks) / all_streams)
         lines[spec.name] = (len(opening), open_s, make_s, (open_s + make_s) / (make_s or math.inf))

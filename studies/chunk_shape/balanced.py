@@ -22,14 +22,14 @@ from helpers.benchmark import statistics
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval
-from helpers.findings import Finding, Found
+from helpers.findings import Finding, FindingLike
 from helpers.plotting import tables
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHARCOAL
 from studies.chunk_shape import layouts
 from studies.chunk_shape.findings import list_biases, tabulate
 from studies.chunk_shape.layouts import FILTERS, ChunkLayout, drop_pages
-from studies.chunk_shape.workload import HyperslabRead, contend_read, leave_first
+from studies.chunk_shape.workload import HyperslabRead, leave_first, make_contender
 from wire.errors import UserError
 from wire.models.access import Shape, balanced_chunk_shape
 
@@ -42,25 +42,25 @@ ORDER = [*CONTIGUOUS, *(f"balanced {kib} KiB" for kib in KIB)]
 
 def list_layouts(shape: Shape) -> list[ChunkLayout]:
     """List the layouts of the study, in files as netCDF-4 wrote them then, with B-trees as index."""
-    found = [
+    layouts = [
         ChunkLayout(CONTIGUOUS[0], None, (1, 2, 0), "earliest"),
         ChunkLayout(CONTIGUOUS[1], None, libver="earliest"),
     ]
     for kib in KIB:
         chunk = balanced_chunk_shape(shape, 4, 1024 * kib)
-        found.append(ChunkLayout(f"balanced {kib} KiB", chunk, libver="earliest"))
-    return found
+        layouts.append(ChunkLayout(f"balanced {kib} KiB", chunk, libver="earliest"))
+    return layouts
 
 
 def _with_nccopy(source: Path, target: Path, chunk: Shape) -> None:
-    spelt = ",".join(map(str, chunk))
+    shape = ",".join(map(str, chunk))
     # else chunks below 8 KiB are not made
-    _run(["nccopy", "-M0", "-d", "1", "-s", "-c", f"t:{spelt}", source, target])
+    _run(["nccopy", "-M0", "-d", "1", "-s", "-c", f"t:{shape}", source, target])
 
 
 def _with_h5repack(source: Path, target: Path, chunk: Shape) -> None:
-    spelt = "x".join(map(str, chunk))
-    _run(["h5repack", "-l", f"t:CHUNK={spelt}", "-f", "t:SHUF", "-f", "t:GZIP=1", source, target])
+    shape = "x".join(map(str, chunk))
+    _run(["h5repack", "-l", f"t:CHUNK={shape}", "-f", "t:SHUF", "-f", "t:GZIP=1", source, target])
 
 
 def _with_dask(source: Path, target: Path, chunk: Shape) -> None:
@@ -68,8 +68,8 @@ def _with_dask(source: Path, target: Path, chunk: Shape) -> None:
     with h5py.File(source) as old, h5py.File(target, "w") as new:
         slab = (-(-1000 // chunk[0]) * chunk[0], *old["t"].shape[1:])
         array: Any = da.from_array(old["t"], slab, lock=True)  # type: ignore[no-untyped-call]
-        made = new.create_dataset("t", array.shape, "f4", chunks=chunk, **FILTERS)
-        da.store(array, made, lock=True, scheduler="threads")
+        dataset = new.create_dataset("t", array.shape, "f4", chunks=chunk, **FILTERS)
+        da.store(array, dataset, lock=True, scheduler="threads")
 
 
 TOOLS: Mapping[str, Callable[[Path, Path, Shape], None]] = {
@@ -94,8 +94,8 @@ def find_absent() -> dict[str, str]:
 def _run(command: Sequence[str | Path]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip() or "no answer").splitlines()[-1]
-        raise UserError(str(command[0]), said)
+        message = (done.stderr.strip() or "no answer").splitlines()[-1]
+        raise UserError(str(command[0]), message)
 
 
 @dataclass(slots=True)
@@ -133,18 +133,18 @@ class Rewrite(Steps):
     def check(self, _result: None) -> str:
         """Compare chunks and values with those asked for, and remove the file."""
         with h5py.File(self.target) as file:
-            found = file["t"].chunks, checksum(file["t"][...])
+            written = file["t"].chunks, checksum(file["t"][...])
         self.target.unlink()
-        if found != (self.layout.chunk_shape, self.expected):
+        if written != (self.layout.chunk_shape, self.expected):
             raise CheckError(f"{self.tool}: {self.layout.name} has chunks or values of its own")
         return "xxh3 of the rewritten array"
 
     def versions(self) -> dict[str, str]:
         """Ask the tool for its version; Dask's is named without being asked."""
-        asked = [self.tool, "--version"] if self.tool in PACKAGES else ["true"]
-        done = subprocess.run(asked, capture_output=True, text=True, check=False)
-        found = re.search(r"[Vv]ersion (\S+)", done.stdout + done.stderr)
-        return {f"library of {self.tool}": found[1]} if found else {}
+        command = [self.tool, "--version"] if self.tool in PACKAGES else ["true"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        match = re.search(r"[Vv]ersion (\S+)", done.stdout + done.stderr)
+        return {f"library of {self.tool}": match[1]} if match else {}
 
 
 def plan_rewrites(
@@ -153,7 +153,9 @@ def plan_rewrites(
     """List the rewrites: each tool that is here, to each target of the study, from one without chunks."""
     source = layouts.prepare_hdf5(values, ChunkLayout(CONTIGUOUS[1], None, libver="earliest"))
     expected = checksum(values)
-    targets = [one for one in chosen if one.name in read_rewrites().index.get_level_values(0)]
+    targets = [
+        layout for layout in chosen if layout.name in read_rewrites().index.get_level_values(0)
+    ]
     return [
         Rewrite(tool, source, target, expected)
         for target in targets
@@ -162,25 +164,30 @@ def plan_rewrites(
     ]
 
 
-def contend_all(reads: Sequence[HyperslabRead], rewrites: Sequence[Rewrite]) -> list[Contender]:
+def make_contenders(reads: Sequence[HyperslabRead], rewrites: Sequence[Rewrite]) -> list[Contender]:
     """Make a contender of each series and slice, a second copy of one layout's, and each rewrite."""
-    kept = [read for read in reads if read.access.name != "box"]
-    copied = [replace(read) for read in kept if read.layout.name == COPIED]
-    found = [*map(contend_read, kept), *(contend_read(one, "control", COPIED) for one in copied)]
-    for one in rewrites:
-        point = {"access": "rewrite", "medium": "hdf5", "target": one.layout.name}
-        found.append(Contender(one.tool, one, point=point, group=f"rewrite {one.layout.name}"))
-    return found
+    unboxed = [read for read in reads if read.access.name != "box"]
+    copied = [replace(read) for read in unboxed if read.layout.name == COPIED]
+    contenders = [
+        *map(make_contender, unboxed),
+        *(make_contender(read, "control", COPIED) for read in copied),
+    ]
+    for rewrite in rewrites:
+        point = {"access": "rewrite", "medium": "hdf5", "target": rewrite.layout.name}
+        contenders.append(
+            Contender(rewrite.tool, rewrite, point=point, group=f"rewrite {rewrite.layout.name}")
+        )
+    return contenders
 
 
 def count_stored(reads: Sequence[HyperslabRead]) -> pd.Series[float]:
     """Count the bytes of all chunks as they are stored, without their index, by layout."""
-    found = {}
+    nbytes = {}
     for read in reads:
         if read.layout.chunk_shape is not None:
             with read.opener().file as file:
-                found[read.layout.name] = float(file["t"].id.get_storage_size())
-    return pd.Series(found)
+                nbytes[read.layout.name] = float(file["t"].id.get_storage_size())
+    return pd.Series(nbytes)
 
 
 def compare_first(rows: pd.DataFrame) -> pd.Series[float]:
@@ -188,17 +195,17 @@ def compare_first(rows: pd.DataFrame) -> pd.Series[float]:
     part = rows[(rows["phase"] == "measured") & (rows["control_of"] == "")]
     part = part.join(tables.trace_of(part).reindex(columns=["box_s"])).dropna(subset="box_s")
     box_s = part.set_index(["contender", "access", "block"])["box_s"]
-    return box_s.sort_index().map(lambda each: each[0] / np.mean(leave_first(each)))
+    return box_s.sort_index().map(lambda times_s: times_s[0] / np.mean(leave_first(times_s)))
 
 
 def compare_tools(rows: pd.DataFrame) -> dict[tuple[str, str], Interval]:
     """Compute the time of each rewrite over that of nccopy, by target and tool, paired within blocks."""
-    found = {}
+    ratios = {}
     for target, part in rows[rows["access"] == "rewrite"].groupby("target"):
         tools = [tool for tool in TOOLS if {tool, "nccopy"} <= {*part["contender"]}]
         for tool in tools[1:]:
-            found[str(target), tool] = statistics.paired_ratio(part, tool, "nccopy")
-    return found
+            ratios[str(target), tool] = statistics.paired_ratio(part, tool, "nccopy")
+    return ratios
 
 
 def compare_shapes(blocks: pd.DataFrame) -> Interval:
@@ -206,8 +213,8 @@ def compare_shapes(blocks: pd.DataFrame) -> Interval:
     part = blocks[blocks["control_of"] == ""].set_index(["block", "contender"])
     slower = part[["series", "slice"]].max(axis=1).unstack()
     over = slower[[*CONTIGUOUS]].max(axis=1) / slower.drop(columns=[*CONTIGUOUS]).max(axis=1)
-    told = "slower access, without chunks over slowest chunks"
-    return replace(statistics.ratio_interval(np.log(over.to_numpy(np.float64))), quantity=told)
+    quantity = "slower access, without chunks over slowest chunks"
+    return replace(statistics.ratio_interval(np.log(over.to_numpy(np.float64))), quantity=quantity)
 
 
 def read_study() -> pd.DataFrame:
@@ -220,10 +227,10 @@ def read_study() -> pd.DataFrame:
     rows = rows.assign(contender=sizes.where(rows["layout"] == "chunked", whole))
     rows = rows.drop_duplicates(["contender", "access"])  # disk stands before SSD
     wide: Any = rows.pivot(index="contender", columns="access")
-    found = wide["time_s"].rename(columns=lambda name: f"theirs, {name} (s)")
-    found["theirs, bias"] = wide["time_s"].max(axis=1) / wide["time_s"].min(axis=1)
+    table = wide["time_s"].rename(columns=lambda name: f"theirs, {name} (s)")
+    table["theirs, bias"] = wide["time_s"].max(axis=1) / wide["time_s"].min(axis=1)
     first = wide["first_read_time_s"]["series"] / wide["time_s"]["series"]
-    return pd.DataFrame(found.assign(**{"theirs, first over later": first}))
+    return pd.DataFrame(table.assign(**{"theirs, first over later": first}))
 
 
 def read_rewrites() -> pd.DataFrame:
@@ -232,8 +239,8 @@ def read_rewrites() -> pd.DataFrame:
     target = rows["chunk_kb_nominal"].map("balanced {:.0f} KiB".format)
     wide: Any = rows.assign(target=target).pivot(index=["target", "medium"], columns="tool")
     over = wide["time_min"]["h5repack"] / wide["time_min"]["nccopy"]
-    found = over.unstack("medium").assign(contender="h5repack")
-    return pd.DataFrame(found.set_index("contender", append=True).add_prefix("theirs, "))
+    table = over.unstack("medium").assign(contender="h5repack")
+    return pd.DataFrame(table.set_index("contender", append=True).add_prefix("theirs, "))
 
 
 def tabulate_rewrites(
@@ -247,7 +254,11 @@ def tabulate_rewrites(
     table = seconds.to_frame("seconds").join(ratios).join(read_rewrites())
     why = {("every target", tool): reason for tool, reason in absent.items()}
     lacking = pd.DataFrame({"absent": pd.Series(why, dtype=object)})
-    ordered = [table.loc[[one]] for one in ORDER if one in table.index.get_level_values(0)]
+    ordered = [
+        table.loc[[target_name]]
+        for target_name in ORDER
+        if target_name in table.index.get_level_values(0)
+    ]
     return pd.concat([*ordered, lacking] if why else ordered)
 
 
@@ -255,20 +266,20 @@ def draw_study(axes: Sequence[Axes], biases: pd.DataFrame, rewrites: pd.DataFram
     """Draw the bias of each layout, and each rewrite over nccopy; what is published is hollow."""
     hollow: dict[str, Any] = {"markerfacecolor": "none", "color": CHARCOAL, "linestyle": "none"}
     by_tool = {str(tool): part.droplevel(1) for tool, part in rewrites.groupby(level=1)}
-    ours = {"ours": (biases, "bias")}
-    ours |= {tool: (part, "over nccopy") for tool, part in by_tool.items() if tool != "nccopy"}
-    for name, (table, column) in ours.items():
+    drawn = {"ours": (biases, "bias")}
+    drawn |= {tool: (part, "over nccopy") for tool, part in by_tool.items() if tool != "nccopy"}
+    for name, (table, column) in drawn.items():
         ends: Any = [table[column] - table["low"], table["high"] - table[column]]
         axes[int(name != "ours")].errorbar(
-            _spell(table.index), table[column], ends, fmt="o", label=name
+            _shorten_names(table.index), table[column], ends, fmt="o", label=name
         )
-    theirs = read_study().reindex(biases.index)["theirs, bias"]
-    axes[0].plot(_spell(theirs.index), theirs, "D", label="published", **hollow)
+    published = read_study().reindex(biases.index)["theirs, bias"]
+    axes[0].plot(_shorten_names(published.index), published, "D", label="published", **hollow)
     for column, marker in {"theirs, disk": "D", "theirs, ssd": "s"}.items():
-        told = read_rewrites()[column].droplevel(1)
+        published_over = read_rewrites()[column].droplevel(1)
         axes[1].plot(
-            _spell(told.index),
-            told,
+            _shorten_names(published_over.index),
+            published_over,
             marker,
             label=column.replace("theirs", "h5repack, published"),
             **hollow,
@@ -280,25 +291,25 @@ def draw_study(axes: Sequence[Axes], biases: pd.DataFrame, rewrites: pd.DataFram
         ax.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.4), frameon=False)
 
 
-def _spell(names: Iterable[Any]) -> list[str]:
+def _shorten_names(names: Iterable[Any]) -> list[str]:
     """Spell layouts as short as an axis has room."""
     return [re.sub("balanced |contiguous, ", "", name) for name in names]
 
 
 def find_all(
     rows: pd.DataFrame, blocks: pd.DataFrame, biases: pd.DataFrame, stored: pd.Series[float]
-) -> dict[str, Found]:
+) -> dict[str, FindingLike]:
     """Find what the page prints, as far as its tools were there."""
     part: Any = compare_first(rows)["balanced 4 KiB", "series"]
     first = np.log(part.to_numpy(np.float64))
-    told = "first read over later ones, series, balanced 4 KiB"
-    found: dict[str, Found] = {
+    quantity = "first read over later ones, series, balanced 4 KiB"
+    results: dict[str, FindingLike] = {
         **list_biases(biases, ["hdf5"], {f"bias-{n}-kib": f"balanced {n} KiB" for n in (8, 4)}),
         "shape-over-size": compare_shapes(blocks),
-        "first-read-4-kib": replace(statistics.ratio_interval(first), quantity=told),
+        "first-read-4-kib": replace(statistics.ratio_interval(first), quantity=quantity),
     }
-    for (target, tool), one in compare_tools(rows).items():
-        found[f"{tool}-over-nccopy-{target.split()[1]}-kib"] = one
-    told = "stored bytes, balanced 4 KiB over 4096 KiB"
+    for (target, tool), ratio in compare_tools(rows).items():
+        results[f"{tool}-over-nccopy-{target.split()[1]}-kib"] = ratio
+    quantity = "stored bytes, balanced 4 KiB over 4096 KiB"
     over = stored["balanced 4 KiB"] / stored[LARGEST]
-    return found | {"stored-smallest-over-largest": Finding(over, quantity=told)}
+    return results | {"stored-smallest-over-largest": Finding(over, quantity=quantity)}

@@ -43,7 +43,7 @@ def time_blocks(rows: pd.DataFrame) -> pd.DataFrame:
     """
     part = rows[rows["phase"] == "measured"]
     box_s = tables.trace_of(part).reindex(columns=["box_s"])["box_s"].dropna()
-    mean_s = box_s.map(lambda each: float(stats.trim_mean(leave_first(each), _TRIMMED)))
+    mean_s = box_s.map(lambda times_s: float(stats.trim_mean(leave_first(times_s), _TRIMMED)))
     keys = ["medium", "contender", "control_of", "block"]
     table = part.loc[mean_s.index, [*keys, "access"]].assign(mean_s=mean_s)
     wide = table.pivot(index=keys, columns="access", values="mean_s")
@@ -69,7 +69,7 @@ def add_two_copies(blocks: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([blocks, mixed], ignore_index=True)
 
 
-def least(intervals: Iterable[Interval]) -> Interval:
+def find_smallest(intervals: Iterable[Interval]) -> Interval:
     """Take the least of several gains, and the least of the ends of their intervals.
 
     Of a gain over the best of several that is the gain: the least low end lies below it
@@ -81,9 +81,9 @@ def least(intervals: Iterable[Interval]) -> Interval:
     >>> least([Interval(1.5, 1.2, 1.9, n=5), Interval(1.4, 1.3, 1.6, n=5)])
     Interval(centre=1.4, low=1.2, high=1.6, n=5)
     """
-    each = [*intervals]
-    found = min(each, key=lambda one: one.centre)
-    return replace(found, low=min(x.low for x in each), high=min(x.high for x in each))
+    ratios = [*intervals]
+    smallest = min(ratios, key=lambda ratio: ratio.centre)
+    return replace(smallest, low=min(x.low for x in ratios), high=min(x.high for x in ratios))
 
 
 def compare_layouts(blocks: pd.DataFrame) -> dict[tuple[str, str], Interval]:
@@ -106,7 +106,7 @@ def find_chunk_bytes(
 ) -> dict[str, Finding]:
     """Find the bytes of a chunk on one medium, of ours and of the rule at its best size."""
     chunk_mb = described.xs(medium)["kB"] / 1e3
-    rule = rank_rules({name: ratio for (at, name), ratio in over.items() if at == medium})[0]
+    rule = rank_rules({name: ratio for (key, name), ratio in over.items() if key == medium})[0]
     chosen = {"ours-mb": OURS, "rule-mb": rule}
     return {key: Finding(float(chunk_mb[layout]), unit="MB") for key, layout in chosen.items()}
 
@@ -120,12 +120,12 @@ def contrast(part: pd.DataFrame, over: Mapping[str, Interval]) -> dict[str, Inte
     too, so it is what the search gains by both.
     """
     rules = rank_rules(over)
-    gains = {"proportions": least(over[one] for one in rules)}
+    gains = {"proportions": find_smallest(over[key] for key in rules)}
     if len(rules) > 1:
         gains["bytes"] = statistics.paired_ratio(part, rules[-1], rules[0], value=MIX)
     pairs = [pair for pair in FOR_ONE_ACCESS.items() if {*pair} <= {*over}]
     if pairs:
-        gains["bad proportions"] = least(
+        gains["bad proportions"] = find_smallest(
             statistics.paired_ratio(part, *pair, value=MIX) for pair in pairs
         )
     return gains
@@ -139,7 +139,9 @@ def gain_two_copies(part: pd.DataFrame, best: str) -> Interval:
 def tabulate(intervals: Mapping[Any, Interval]) -> pd.DataFrame:
     """Tabulate intervals, a row each."""
     columns = ["median", "low", "high"]
-    ends = {key: (one.centre, one.low, one.high) for key, one in intervals.items()}
+    ends = {
+        key: (interval.centre, interval.low, interval.high) for key, interval in intervals.items()
+    }
     return pd.DataFrame(ends, index=columns).T
 
 
@@ -171,13 +173,13 @@ def count_traffic(rows: pd.DataFrame) -> pd.DataFrame:
     per_box = (part["n_requests"] / part["n_boxes"]).fillna(part["n_chunks"])
     received = part["wire_nbytes"].fillna(part["decoded_nbytes"])
     table = part.assign(requests=per_box, over_read=received / part["array_nbytes"])
-    by = ["medium", "contender", "access"]
-    medians: Any = table.groupby(by, sort=False)[["requests", "over_read"]].median()
+    keys = ["medium", "contender", "access"]
+    medians: Any = table.groupby(keys, sort=False)[["requests", "over_read"]].median()
     wide: pd.DataFrame = medians.unstack()
     return wide
 
 
-def name_key(what: str, medium: str, media: Sequence[str]) -> str:
+def name_key(quantity: str, medium: str, media: Sequence[str]) -> str:
     """Name a finding: with its medium, unless that is the first of the page.
 
     Examples
@@ -185,7 +187,7 @@ def name_key(what: str, medium: str, media: Sequence[str]) -> str:
     >>> name_key("bytes", "zarr", ["zarr"]), name_key("bytes", "sharded", ["zarr", "sharded"])
     ('bytes', 'bytes-sharded')
     """
-    key = what if medium == media[0] else f"{what}-{medium}"
+    key = quantity if medium == media[0] else f"{quantity}-{medium}"
     return key.replace(" ", "-")
 
 
@@ -201,10 +203,10 @@ def list_biases(
     wanted["bias-contiguous"] = media[0], "contiguous, time fastest"
     wanted["bias-balanced"] = media[0], RULES[0]
     wanted |= {key: (media[0], layout) for key, layout in (more or {}).items()}
-    found = {}
-    for key, at in wanted.items():
-        if at in biases.index:
-            bias, low, high = (float(biases.loc[at, name]) for name in ("bias", "low", "high"))
-            told = f"slower over faster of series and slice, {at[1].split(',')[0]}"
-            found[key] = Finding(bias, low, high, verdict=str(at[1]), quantity=told)
-    return found
+    results = {}
+    for key, place in wanted.items():
+        if place in biases.index:
+            bias, low, high = (float(biases.loc[place, name]) for name in ("bias", "low", "high"))
+            quantity = f"slower over faster of series and slice, {place[1].split(',')[0]}"
+            results[key] = Finding(bias, low, high, verdict=str(place[1]), quantity=quantity)
+    return results

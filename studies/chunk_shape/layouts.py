@@ -125,15 +125,15 @@ def make_sample(shape: Shape, seed: int) -> NDArray[np.float32]:
         np.save(draft / "values.npy", np.concatenate(parts)[:, 0])
         return {}
 
-    place = cache_folder() / "chunkings" / f"values-{stores.name_of(made_by)}"
+    place = cache_folder() / "chunkings" / f"values-{stores.hash_recipe(made_by)}"
     stores.prepare(place, made_by, write)
     return np.asarray(np.load(place / "values.npy"), np.float32)
 
 
-def _describe_making(values: NDArray[np.float32], **how: Any) -> dict[str, Any]:
+def _describe_making(values: NDArray[np.float32], **settings: Any) -> dict[str, Any]:
     """List all that decides the bytes of values in a format."""
     digest = xxhash.xxh3_128_hexdigest(np.ascontiguousarray(values).data)
-    return {"generation": _GENERATION, "values": digest, "shape": values.shape, **how}
+    return {"generation": _GENERATION, "values": digest, "shape": values.shape, **settings}
 
 
 def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path:
@@ -143,17 +143,17 @@ def prepare_hdf5(values: NDArray[np.float32], chunk_layout: ChunkLayout) -> Path
     be what is read.
     """
     is_chunked = chunk_layout.chunk_shape is not None
-    how = {"chunks": chunk_layout.chunk_shape, **(FILTERS if is_chunked else {})}
+    options = {"chunks": chunk_layout.chunk_shape, **(FILTERS if is_chunked else {})}
     versions = {**installed(["h5py"]), "hdf5": h5py.version.hdf5_version}
-    written = {"format": {"libver": chunk_layout.libver, **how}, "versions": versions}
+    written = {"format": {"libver": chunk_layout.libver, **options}, "versions": versions}
     made_by = _describe_making(values, axes=chunk_layout.axes, **written)
 
     def write(draft: Path) -> dict[str, Any]:
         with h5py.File(draft / "array.h5", "w", libver=chunk_layout.libver) as file:
-            file.create_dataset("t", data=values.transpose(chunk_layout.axes), **how)
+            file.create_dataset("t", data=values.transpose(chunk_layout.axes), **options)
         return {}
 
-    place = cache_folder() / "chunkings" / f"hdf5-{stores.name_of(made_by)}"
+    place = cache_folder() / "chunkings" / f"hdf5-{stores.hash_recipe(made_by)}"
     stores.prepare(place, made_by, write)
     return place / "array.h5"
 
@@ -162,18 +162,18 @@ def prepare_zarr(
     location: Location, values: NDArray[np.float32], chunk_shape: Shape, shard_shape: Shape | None
 ) -> str:
     """Write values as a Zarr v3 array without compression, unless the same is there."""
-    how = {"chunks": chunk_shape, "shards": shard_shape, **_ZARR}
+    options = {"chunks": chunk_shape, "shards": shard_shape, **_ZARR}
     versions = installed(["zarr", "numcodecs"])
-    made_by = _describe_making(values, format=how, versions=versions)
+    made_by = _describe_making(values, format=options, versions=versions)
 
     def write(place: Location) -> dict[str, Any]:
         store = ObjectStore((place / "array").obstore())
-        array = zarr.create_array(store, shape=values.shape, dtype="float32", **how)
+        array = zarr.create_array(store, shape=values.shape, dtype="float32", **options)
         array[...] = values
         return {}
 
-    name = f"chunkings-{stores.name_of(made_by)}"
-    stores.prepare(location / name, made_by, write, name="array", under=["array/"])
+    name = f"chunkings-{stores.hash_recipe(made_by)}"
+    stores.prepare(location / name, made_by, write, name="array", prefixes=["array/"])
     return f"{name}/array"
 
 
@@ -279,11 +279,12 @@ def shard_of(medium: Medium, shape: Shape, chunk_shape: Shape) -> Shape | None:
 def describe(shape: Shape, layouts: Mapping[Medium, Sequence[ChunkLayout]]) -> pd.DataFrame:
     """Tabulate layouts: medium, chunk shape, bytes, count."""
     lines = []
-    for medium, one in ((medium, one) for medium, some in layouts.items() for one in some):
-        told: tuple[Any, ...] = ("none", math.nan, 1)
-        if chunk := one.chunk_shape:
-            spelt, kb = " x ".join(map(str, chunk)), 4 * math.prod(chunk) / 1000
-            told = spelt, kb, count_chunks(shape, chunk)
-        lines.append((medium, one.name, *told))
+    pairs = [(medium, layout) for medium, group in layouts.items() for layout in group]
+    for medium, layout in pairs:
+        facts: tuple[Any, ...] = ("none", math.nan, 1)
+        if chunk := layout.chunk_shape:
+            chunk_text, kb = " x ".join(map(str, chunk)), 4 * math.prod(chunk) / 1000
+            facts = chunk_text, kb, count_chunks(shape, chunk)
+        lines.append((medium, layout.name, *facts))
     names = ["medium", "contender", "chunk shape", "kB", "chunks"]
     return pd.DataFrame(lines, columns=names).set_index(names[:2])

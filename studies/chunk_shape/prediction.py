@@ -19,12 +19,12 @@ from studies.chunk_shape.layouts import Medium
 from studies.chunk_shape.workload import (
     N_CONNECTIONS,
     HyperslabRead,
-    Plan,
+    ReadPlan,  # fmt: skip
     count_object_io,
     draw_hyperslabs,
     leave_first,
     make_reads,
-)  # fmt: skip
+)
 from wire.bed.networks import Profile
 from wire.bed.testbed import Testbed
 from wire.models.access import IoCounts, Shape, Store, access_seconds
@@ -46,15 +46,15 @@ def pool(rows: pd.DataFrame) -> pd.DataFrame:
     trace = tables.trace_of(rows).reindex(columns=["boxes", "box_s"])
     part = rows[PAIR].join(trace)[trace["box_s"].notna()]
     pooled = {}
-    for key, each in part.groupby(PAIR):
-        later = np.concatenate([leave_first(seconds) for seconds in each["box_s"]])
-        positions = np.unique(np.concatenate(list(each["boxes"])))
+    for key, pair_rows in part.groupby(PAIR):
+        later = np.concatenate([leave_first(seconds) for seconds in pair_rows["box_s"]])
+        positions = np.unique(np.concatenate(list(pair_rows["boxes"])))
         pooled[key] = {"p50_s": np.median(later), "n_positions": len(positions)}
     return pd.DataFrame(pooled).T.rename_axis(PAIR).reset_index()
 
 
 def make_calibrating_reads(
-    media: Sequence[Medium], testbed: Testbed, plan: Plan
+    media: Sequence[Medium], testbed: Testbed, plan: ReadPlan
 ) -> list[HyperslabRead]:
     """Write the layouts that calibrate a disk; positions are drawn with another seed."""
     if "hdf5" not in media:
@@ -80,14 +80,14 @@ _CHUNK_S = 1e-4  # of a processor for a chunk over the wire; it decides where no
 def fit_disk(rows: pd.DataFrame, reads: Sequence[HyperslabRead]) -> Store:
     """Fit what an access, a chunk, a byte and a seek cost: least squares of relative errors."""
     seconds = pool(rows[rows["phase"] == "calibration"]).set_index(PAIR)["p50_s"]
-    seen = [float(seconds[read.medium, read.layout.name, read.access.name]) for read in reads]
+    measured_s = [float(seconds[read.medium, read.layout.name, read.access.name]) for read in reads]
     columns = [
         np.median([[1, n, n * size, seeks] for n, size, seeks, _, _ in _list_io(read)], axis=0)
         for read in reads
     ]
-    table = np.asarray(columns, np.float64) / np.asarray(seen)[:, None]
+    table = np.asarray(columns, np.float64) / np.asarray(measured_s)[:, None]
     scale = table.max(axis=0)
-    start_s, chunk_s, byte_s, seek_s = nnls(table / scale, np.ones(len(seen)))[0] / scale
+    start_s, chunk_s, byte_s, seek_s = nnls(table / scale, np.ones(len(measured_s)))[0] / scale
     store = Store(is_file=True, start_s=float(start_s), chunk_s=float(chunk_s))
     return replace(store, decode_s_per_nbyte=float(byte_s), request_s=float(seek_s))
 
@@ -130,31 +130,31 @@ def share_out(
             continue
         n_each = int(min(read.boxes.n_each, later + 1 if later else 1))
         n_kept = n_each * n_blocks
-        kept = replace(
+        alone = replace(
             read.boxes,
             places=read.boxes.places[:n_kept],
             sums=read.boxes.sums[:n_kept],
             n_apart=min(read.boxes.n_apart, n_kept),
             n_each=n_each,
         )
-        shared.append(replace(read, boxes=kept, loads=read.loads[:n_kept]))
+        shared.append(replace(read, boxes=alone, loads=read.loads[:n_kept]))
     return shared
 
 
-def compare(
+def compare_predicted(
     rows: pd.DataFrame, stores: Mapping[Medium, Store], reads: Sequence[HyperslabRead]
 ) -> pd.DataFrame:
     """Put predicted next to measured medians, each of the boxes that are read.
 
     `relative_error` is predicted over measured, less 1; NaN without chunks, which nothing predicts.
     """
-    found = pool(rows[(rows["phase"] == "measured") & (rows["control_of"] == "")])
+    pooled = pool(rows[(rows["phase"] == "measured") & (rows["control_of"] == "")])
     seconds = {
         (read.medium, read.layout.name, read.access.name): predict_median(stores[read.medium], read)
         for read in reads
     }
     predicted = pd.Series(seconds, name="predicted_s").rename_axis(PAIR).reset_index()
-    table = predicted.merge(found, on=PAIR)
+    table = predicted.merge(pooled, on=PAIR)
     return table.assign(relative_error=table["predicted_s"] / table["p50_s"] - 1)
 
 
@@ -170,7 +170,7 @@ def predict_defaults(stores: Mapping[Medium, Store], factors: Sequence[float]) -
     lines = {}
     for shape in map(layouts.scale_shape, factors if "zarr" in stores else ()):
         store = stores["zarr"]
-        chosen = {one.name: one for one in layouts.make_layouts("zarr", shape, store)}
+        chosen = {layout.name: layout for layout in layouts.make_layouts("zarr", shape, store)}
         default_s, ours_s = (
             _predict_mix(store, shape, chosen[name].chunk_shape or shape)
             for name in (layouts.DEFAULTS["zarr"], layouts.OURS)
@@ -186,8 +186,8 @@ def _predict_mix(store: Store, shape: Shape, chunk: Shape) -> float:
     means = []
     for access in layouts.make_accesses(shape)[:2]:
         boxes, _ = draw_hyperslabs(shape, access.extent, chunk, n_boxes=_N_DRAWN, seed=_SEED)
-        asked = [astuple(count_object_io(box, chunk, None, shape)) for box in boxes]
-        means.append(float(np.mean(access_seconds(store, IoCounts(*np.asarray(asked).T)))))
+        counts = [astuple(count_object_io(box, chunk, None, shape)) for box in boxes]
+        means.append(float(np.mean(access_seconds(store, IoCounts(*np.asarray(counts).T)))))
     return sum(means) / len(means)
 
 

@@ -47,7 +47,7 @@ class Hyperslabs:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReadPlan:
     """What is read, wherever it lies, and how."""
 
     values: NDArray[np.float32]  # the array
@@ -57,9 +57,9 @@ class Plan:
     read: Read  # what is timed
     dilation: float = 1.0  # real seconds in one of the network
 
-    def draw(self, one: ChunkLayout, access: Access) -> Hyperslabs:
+    def draw(self, layout: ChunkLayout, access: Access) -> Hyperslabs:
         """Draw the boxes of an access and compute what they must give."""
-        n, chunk = self.n_boxes * self.n_blocks, one.chunk_shape or (1, 1, 1)
+        n, chunk = self.n_boxes * self.n_blocks, layout.chunk_shape or (1, 1, 1)
         places, n_apart = draw_hyperslabs(
             self.values.shape, access.extent, chunk, n_boxes=n, seed=self.seed
         )
@@ -186,22 +186,22 @@ def leave_first(items: Any) -> Any:
 
 
 def make_reads(
-    medium: Medium, testbed: Testbed | None, plan: Plan, chosen: Sequence[ChunkLayout]
+    medium: Medium, testbed: Testbed | None, plan: ReadPlan, chosen: Sequence[ChunkLayout]
 ) -> list[HyperslabRead]:
     """Write each layout that a medium holds, and make the reads of its accesses.
 
     Objects have chunks, and more than one of them.
     """
     shape, reads = plan.values.shape, []
-    for one in chosen:
+    for layout in chosen:
         count: Callable[[Hyperslab], IoCounts]
-        how: dict[str, Any]
-        chunk = one.chunk_shape
+        options: dict[str, Any]
+        chunk = layout.chunk_shape
         if medium == "hdf5":
-            path = layouts.prepare_hdf5(plan.values, one)
+            path = layouts.prepare_hdf5(plan.values, layout)
             count = partial(count_file_io, chunk_shape=chunk, index=read_index(path))
             opener = partial(layouts.open_hdf5, path)
-            how = {"forget": partial(layouts.drop_pages, path)}
+            options = {"forget": partial(layouts.drop_pages, path)}
         elif testbed is None or chunk is None or count_chunks(shape, chunk) == 1:
             continue
         else:
@@ -209,15 +209,17 @@ def make_reads(
             count = partial(count_object_io, chunk=chunk, shard_shape=shard, shape=shape)
             place = testbed.far / layouts.prepare_zarr(testbed.near, plan.values, chunk, shard)
             opener = partial(layouts.open_zarr, place)
-            how = {"testbed": testbed, "dilation": plan.dilation}
+            options = {"testbed": testbed, "dilation": plan.dilation}
         for access in make_accesses(shape):
-            boxes = plan.draw(one, access)
+            boxes = plan.draw(layout, access)
             loads = [count(box) for box in boxes.places]
-            reads += [HyperslabRead(medium, one, access, boxes, loads, opener, plan.read, **how)]
+            reads += [
+                HyperslabRead(medium, layout, access, boxes, loads, opener, plan.read, **options)
+            ]
     return reads
 
 
-def contend_read(read: HyperslabRead, name: str = "", control_of: str | None = None) -> Contender:
+def make_contender(read: HyperslabRead, name: str = "", control_of: str | None = None) -> Contender:
     """Make a contender of a layout and an access, under the name of the layout or another."""
     return Contender(
         name or read.layout.name,
@@ -228,11 +230,11 @@ def contend_read(read: HyperslabRead, name: str = "", control_of: str | None = N
     )
 
 
-def contend_all(reads: Sequence[HyperslabRead]) -> list[Contender]:
+def make_contenders(reads: Sequence[HyperslabRead]) -> list[Contender]:
     """Make a contender of each read, and for noise a second one of what we chose on each medium."""
-    ours = [replace(read) for read in reads if read.layout.name == layouts.OURS]
-    copies = [contend_read(read, "control", layouts.OURS) for read in ours]
-    return [*map(contend_read, reads), *copies]
+    chosen_reads = [replace(read) for read in reads if read.layout.name == layouts.OURS]
+    copies = [make_contender(read, "control", layouts.OURS) for read in chosen_reads]
+    return [*map(make_contender, reads), *copies]
 
 
 class ChunkIndex(NamedTuple):
@@ -252,8 +254,8 @@ def read_index(path: Path) -> ChunkIndex | None:
         index = ChunkIndex(np.zeros(grid, np.int64), np.zeros(grid, np.int64))
 
         def note(chunk: Any) -> None:
-            at = tuple(i // c for i, c in zip(chunk.chunk_offset, array.chunks, strict=True))
-            index.starts[at], index.nbytes[at] = chunk.byte_offset, chunk.size
+            position = tuple(i // c for i, c in zip(chunk.chunk_offset, array.chunks, strict=True))
+            index.starts[position], index.nbytes[position] = chunk.byte_offset, chunk.size
 
         array.id.chunk_iter(note)
     return index
@@ -272,7 +274,7 @@ def count_file_io(box: Hyperslab, chunk_shape: Shape | None, index: ChunkIndex |
     touched = tuple(
         slice(s.start // c, (s.stop - 1) // c + 1) for s, c in zip(box, chunk_shape, strict=True)
     )
-    starts, nbytes = (each[touched].ravel() for each in index)
+    starts, nbytes = (values[touched].ravel() for values in index)
     order = np.argsort(starts)
     first, last = starts[order] // _PAGE_NBYTES, (starts + nbytes - 1)[order] // _PAGE_NBYTES
     n_runs = 1 + int((first[1:] - last[:-1] > 1).sum())  # the kernel reads on in the next page
@@ -284,8 +286,8 @@ def count_object_io(
 ) -> IoCounts:
     """Count what a box of float32 asks of an object store, as zarr reads chunks and shards."""
     nbytes = 4 * math.prod(chunk)
-    found = count_io(box, chunk, shard_shape, shape, nbytes=nbytes)
+    counts = count_io(box, chunk, shard_shape, shape, nbytes=nbytes)
     if shard_shape is None:
-        return IoCounts(found.n_chunks, nbytes, 0, found.n_requests)
-    stored_nbytes = found.fetched_nbytes / found.n_chunks
-    return IoCounts(found.n_chunks, nbytes, found.n_fetches, found.n_requests, stored_nbytes)
+        return IoCounts(counts.n_chunks, nbytes, 0, counts.n_requests)
+    stored_nbytes = counts.fetched_nbytes / counts.n_chunks
+    return IoCounts(counts.n_chunks, nbytes, counts.n_fetches, counts.n_requests, stored_nbytes)

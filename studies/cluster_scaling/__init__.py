@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.parameters import Study, later
+from helpers.parameters import Study, lazy_import
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
@@ -37,5 +37,7 @@ STUDY = Study(
     by_name=("weak-scaling",),
     cover=("in-region", "fig-scaling"),
     # what the published case asks for, scaled
-    expect=later("helpers.cost_tables", "expect_like", "cluster-scaling/in-region", count_work),
+    expect=lazy_import(
+        "helpers.cost_tables", "expect_like", "cluster-scaling/in-region", count_work
+    ),
 )

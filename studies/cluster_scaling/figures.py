@@ -19,14 +19,17 @@ def draw_reader(ax: Axes, rows: pd.DataFrame, busy: pd.Series) -> None:
     """
     style = palette.find_style(str(rows["contender"].iloc[0]), "reader")
     by_size = rows.groupby("n_workers")["throughput_mb_per_s"]
-    found = {int(str(n)): statistics.median_interval(part) for n, part in by_size}
-    sizes, centres = [*found], [one.centre for one in found.values()]
+    intervals = {int(str(n)): statistics.median_interval(part) for n, part in by_size}
+    sizes, centres = [*intervals], [interval.centre for interval in intervals.values()]
     if rows["is_ceiling"].all():
         ax.plot(sizes, centres, linewidth=4, alpha=0.4, color=style.color, label=style.label)
         return
-    ends = [(one.centre - one.low, one.high - one.centre) for one in found.values()]
+    ends = [
+        (interval.centre - interval.low, interval.high - interval.centre)
+        for interval in intervals.values()
+    ]
     ax.errorbar(sizes, centres, yerr=[*zip(*ends, strict=True)], color=style.color)
     ax.plot(sizes, centres, style.marker, markersize=8, color=style.color, label=style.label)
-    hollow = {n: one.centre for n, one in found.items() if busy[n] > BUSY_ABOVE}
+    hollow = {n: interval.centre for n, interval in intervals.items() if busy[n] > BUSY_ABOVE}
     inside: dict[str, Any] = {"markerfacecolor": palette.PAPER, "color": style.color}
     ax.plot([*hollow], [*hollow.values()], style.marker, markersize=8, zorder=5, **inside)

@@ -100,9 +100,9 @@ def compare_gain(rows: pd.DataFrame, name: str, *, control: str) -> Comparison:
 
     The ratio is the time of the defaults over that of the reader; the verdict is the reader's.
     """
-    found = statistics.compare(rows, TODAY, name, control=control, value="s_per_gb")
+    gain = statistics.compare_contenders(rows, TODAY, name, control=control, value="s_per_gb")
     turned: dict[str, statistics.Verdict] = {"slower": "faster", "faster": "slower"}
-    return dataclasses.replace(found, verdict=turned.get(found.verdict, found.verdict))
+    return dataclasses.replace(gain, verdict=turned.get(gain.verdict, gain.verdict))
 
 
 def compare_growth(rows: pd.DataFrame, name: str, fewest: int, most: int) -> Interval:
@@ -111,7 +111,9 @@ def compare_growth(rows: pd.DataFrame, name: str, fewest: int, most: int) -> Int
     `rows` have the share of the ceiling, as `statistics.add_throughputs` computes it in each block.
     """
     part = rows[rows["contender"] == name]
-    growth = statistics.paired_ratio(part, most, fewest, by="n_workers", value="share_of_ceiling")
+    growth = statistics.paired_ratio(
+        part, most, fewest, column="n_workers", value="share_of_ceiling"
+    )
     return dataclasses.replace(growth, quantity=f"growth of {name} over that of raw reads")
 
 
@@ -133,10 +135,10 @@ def tabulate_fit(
 
     The only column says why where the runs of the record tell no law.
     """
-    given = rows["n_workers"].tolist(), rows["read_s"].tolist()
+    points = rows["n_workers"].tolist(), rows["read_s"].tolist()
     chunks = [n_chunks[n] for n in rows["n_workers"]]
     try:
-        fit = fit_curve(*given, chunks, slots)
+        fit = fit_curve(*points, chunks, slots)
     except UserError as refusal:
         return pd.DataFrame({"no law can be told": [str(refusal)]}, index=["why"])
     table = pd.DataFrame(fit.predict(sizes), index=pd.Index(sizes, name="n_workers"))
@@ -171,9 +173,11 @@ def measure_ratios(rows: pd.DataFrame) -> pd.DataFrame:
     points = read_published("abernathey2020_figure_digitised")
     medians = points.groupby(["panel", "ncores"])["throughput_mb_per_s"].median()
     ratios = (medians["GCS Zarr"] / medians["GCS NetCDF"]).dropna()
-    lines: list[tuple[Any, ...]] = [("published, 2020", *one, None, None) for one in ratios.items()]
+    lines: list[tuple[Any, ...]] = [
+        ("published, 2020", *item, None, None) for item in ratios.items()
+    ]
     for n, part in statistics.measured(rows).groupby("concurrency"):
         if {OF_2020, NETCDF} <= {*part["contender"]}:
-            found: Interval = statistics.paired_ratio(part, NETCDF, OF_2020)
-            lines.append(("here", n, found.centre, found.low, found.high))
+            ratio: Interval = statistics.paired_ratio(part, NETCDF, OF_2020)
+            lines.append(("here", n, ratio.centre, ratio.low, ratio.high))
     return pd.DataFrame(lines, columns=["where", "threads", "ratio", "low", "high"])

@@ -130,7 +130,7 @@ def _check_dilated(name: str, dilation: float | str) -> None:
     """Refuse to slow down a network that is one machine's link."""
     if dilation != 1 and get_profile(name).worker_mb_per_s is None:
         allowed = [
-            each for each in profile_names() if get_profile(each).worker_mb_per_s is not None
+            name for name in profile_names() if get_profile(name).worker_mb_per_s is not None
         ]
         raise UserError(
             "profile",

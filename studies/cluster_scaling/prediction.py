@@ -21,7 +21,7 @@ from wire.host import n_cores
 from wire.models import transfer
 from wire.models.transfer import network_of
 
-Clients = Mapping[str, transfer.Client]
+Clients = Mapping[str, transfer.ClientModel]
 
 TASK_S, GRAPH_S = 0.165e-3, 0.0266e-3
 """Seconds of a Dask scheduler for a task, while it runs and before the first one does.
@@ -45,20 +45,22 @@ def read_clients(
     ).fillna({"n_new_connections": 0.0})
     threads = int((rows["concurrency"] / rows["n_workers"]).iloc[0])
     machine = json.loads(rows["machine"].iloc[0]) if "machine" in rows else {}  # that measured
-    found = {}
+    clients = {}
     for name, part in rows.groupby("contender", sort=False):
         reader = readers.get(str(name))
-        found[str(name)] = transfer.read_client(
+        clients[str(name)] = transfer.read_client(
             part.to_dict("records"),  # type: ignore[arg-type]
             n_chunks=n_chunks,
             n_cores=int(machine.get("n_cores") or n_cores()),
             connections_per_worker=1 if reader and reader.is_serial else threads,
             is_overlapped=reader is None,
         )
-    return found
+    return clients
 
 
-def predict(clients: Clients, profile: Profile, arrays: Mapping[int, StoredArray]) -> pd.DataFrame:
+def predict_curve(
+    clients: Clients, profile: Profile, arrays: Mapping[int, StoredArray]
+) -> pd.DataFrame:
     """Predict the read of each contender at each number of workers, and the bottleneck.
 
     `arrays` are what a cluster reads, by its number of workers.
@@ -68,21 +70,29 @@ def predict(clients: Clients, profile: Profile, arrays: Mapping[int, StoredArray
         network = network_of(profile, streams_per_worker=client.connections_per_worker)
         for n, stored in arrays.items():
             counts = {"n_chunks": stored.n_chunks, "n_workers": n, "n_cores": n_cores()}
-            found = transfer.predict(network, client, **counts)
-            lines.append((name, n, found.seconds, stored.nbytes / found.seconds / 1e6, found.limit))
+            prediction = transfer.predict_transfer(network, client, **counts)
+            lines.append(
+                (
+                    name,
+                    n,
+                    prediction.seconds,
+                    stored.nbytes / prediction.seconds / 1e6,
+                    prediction.limit,
+                )
+            )
     names = ["contender", "n_workers", "read_s", "throughput_mb_per_s", "limit"]
     return pd.DataFrame(lines, columns=names)
 
 
 def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
     """Put predicted next to measured times: `relative_error` is predicted over measured, less 1."""
-    found = statistics.summarise(rows, ["contender", "n_workers"])
-    table = expected.merge(found, on=["contender", "n_workers"])
+    measured = statistics.summarise(rows, ["contender", "n_workers"])
+    table = expected.merge(measured, on=["contender", "n_workers"])
     return table.assign(relative_error=table["read_s"] / table["median"] - 1)
 
 
 def find_end(
-    client: transfer.Client, profile: Profile, *, n_chunks: int, most: int = 1024
+    client: transfer.ClientModel, profile: Profile, *, n_chunks: int, most: int = 1024
 ) -> tuple[int, str] | None:
     """Find the workers, doubled from one on, at which what all share ends growth, and what it is.
 
@@ -92,7 +102,7 @@ def find_end(
     bare, n = slow_down(client, 0), 1
     while n <= most:
         counts = {"n_chunks": n * n_chunks, "n_workers": n, "n_cores": n_cores(), "n_draws": 1}
-        limit = transfer.predict(network, bare, **counts).limit
+        limit = transfer.predict_transfer(network, bare, **counts).limit
         if limit in ("shared link", "request rate"):
             return n, limit
         n *= 2
@@ -105,7 +115,7 @@ MOST_SHARE = 0.2
 _MOST_DILATION = 10_000  # as a case may have at most
 
 
-def slow_down(client: transfer.Client, factor: float) -> transfer.Client:
+def slow_down(client: transfer.ClientModel, factor: float) -> transfer.ClientModel:
     """Make a client's own work take so many times as long."""
     cpu_s, wait_s = factor * client.cpu_s_per_chunk, factor * client.wait_s_per_chunk
     return replace(client, cpu_s_per_chunk=cpu_s, wait_s_per_chunk=wait_s)
@@ -121,17 +131,17 @@ def find_share(
     number of workers.
     """
 
-    def time_s(client: transfer.Client, n: int, faster: float) -> float:
+    def time_s(client: transfer.ClientModel, n: int, faster: float) -> float:
         network = network_of(profile, streams_per_worker=client.connections_per_worker)
-        given = network, slow_down(client, 1 / faster), n_chunks[n]
-        return transfer.predict_s(*given, n_workers=n, n_cores=n_cores())
+        arguments = network, slow_down(client, 1 / faster), n_chunks[n]
+        return transfer.predict_s(*arguments, n_workers=n, n_cores=n_cores())
 
-    found = []
+    shares = []
     for n in n_chunks:
         times_s = {name: time_s(client, n, dilation) for name, client in clients.items()}
         slowest = max(times_s, key=times_s.__getitem__)
-        found.append((1 - time_s(clients[slowest], n, math.inf) / times_s[slowest], slowest))
-    return max(found)
+        shares.append((1 - time_s(clients[slowest], n, math.inf) / times_s[slowest], slowest))
+    return max(shares)
 
 
 def choose_dilation(clients: Clients, profile: Profile, n_chunks: Mapping[int, int]) -> int:
@@ -154,13 +164,13 @@ def choose_dilation(clients: Clients, profile: Profile, n_chunks: Mapping[int, i
 
 
 def settle_dilation(
-    asked: float | str, clients: Clients, profile: Profile, n_chunks: Mapping[int, int]
+    wanted: float | str, clients: Clients, profile: Profile, n_chunks: Mapping[int, int]
 ) -> tuple[float, Clients]:
     """Choose the dilation where it was left open; return it, and clients in the network's seconds.
 
     What was left open was calibrated in real time, and what was given in the time of its network.
     """
-    if asked != AUTO:
-        return float(asked), clients
+    if wanted != AUTO:
+        return float(wanted), clients
     k = choose_dilation(clients, profile, n_chunks)
-    return k, {name: slow_down(one, 1 / k) for name, one in clients.items()}
+    return k, {name: slow_down(client, 1 / k) for name, client in clients.items()}

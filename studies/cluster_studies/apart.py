@@ -41,20 +41,20 @@ PATIENCE_S = 60.0
 _STACK_NBYTES = 64_000_000  # of threads that begin after the limit is set
 
 
-def environment_of(place: Location) -> dict[str, str]:
+def make_store_environment(place: Location) -> dict[str, str]:
     """Make the environment of a process that reads from a store, with its credentials."""
-    who = {
+    variables = {
         "AWS_ENDPOINT_URL": place.endpoint_url,
         "AWS_ACCESS_KEY_ID": place.access_key,
         "AWS_SECRET_ACCESS_KEY": place.secret_key,
         "AWS_SESSION_TOKEN": place.session_token,
         "AWS_REGION": place.region,
     }
-    kept = {name: value for name, value in os.environ.items() if name not in who}
-    return kept | {name: value for name, value in who.items() if value}
+    inherited = {name: value for name, value in os.environ.items() if name not in variables}
+    return inherited | {name: value for name, value in variables.items() if value}
 
 
-def _read_parquet(url: str, how: str, limit_nbytes: str) -> object:
+def _read_parquet(url: str, part: str, limit_nbytes: str) -> object:
     """Read one file as one table, as one partition of Dask is, or its groups of rows in turn."""
     import resource  # not everywhere
 
@@ -65,12 +65,12 @@ def _read_parquet(url: str, how: str, limit_nbytes: str) -> object:
     resource.setrlimit(resource.RLIMIT_AS, (most_nbytes, most_nbytes))
     sums = np.zeros(4, np.uint64)
     try:
-        for group in [None] if how == "whole" else range(file.num_row_groups):
+        for group in [None] if part == "whole" else range(file.num_row_groups):
             table = file.read() if group is None else file.read_row_group(group)
             sums += tables.sum_bits(table.to_pandas())
     except MemoryError:
         return ENDED
-    return [int(one) for one in sums]
+    return [int(total) for total in sums]
 
 
 def _read_first(name: str) -> object:
@@ -82,7 +82,7 @@ def _read_first(name: str) -> object:
 
 def _open_entry(name: str) -> Any:
     entry = stores.open_entry(name, CATALOG)
-    if any(getattr(one, "url", "") is None for one in entry.kwargs.get("args", ())):
+    if any(getattr(argument, "url", "") is None for argument in entry.kwargs.get("args", ())):
         raise UserError(name, f"no address; {entry.metadata['description']}")
     return entry.read()[entry.metadata["variable"]].data
 
@@ -92,8 +92,8 @@ class ParquetApart(Steps):
     """One Parquet file read under a limit of memory, without the network."""
 
     folder: Location
-    made: stores.Entry
-    how: str  # whole, or groups
+    entry: stores.Entry
+    part: str  # whole, or groups
     held_nbytes: int  # of the table in memory
 
     def settings(self) -> Mapping[str, Any]:
@@ -103,23 +103,23 @@ class ParquetApart(Steps):
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes of the table, and of the file."""
-        return self.held_nbytes, self.made.nbytes
+        return self.held_nbytes, self.entry.nbytes
 
     def read(self, _opened: object) -> Any:
         """Read in a process of its own, and say what it found or how it ended."""
-        given = [self.folder.url, self.how, str(LIMIT * self.held_nbytes)]
-        command = [sys.executable, "-m", __name__, "parquet", *given]
-        with start_child(command, env=environment_of(self.folder)) as child:
+        arguments = [self.folder.url, self.part, str(LIMIT * self.held_nbytes)]
+        command = [sys.executable, "-m", __name__, "parquet", *arguments]
+        with start_child(command, env=make_store_environment(self.folder)) as child:
             code = child.wait(timeout_s=5 * PATIENCE_S)
-            told = child.last_log_line() or '""'
+            answer = child.last_log_line() or '""'
         if code == 128 + signal.SIGABRT:  # as C++ ends where it cannot allocate
             return ENDED
-        return told if code else json.loads(told)
+        return answer if code else json.loads(answer)
 
     def check(self, result: Any) -> str:
         """Hold the values to what was written, where the process was let."""
-        if result not in (ENDED, self.made.facts["sums"]):
-            raise CheckError(f"one Parquet file, {self.how}: {result!r:.200}")
+        if result not in (ENDED, self.entry.facts["sums"]):
+            raise CheckError(f"one Parquet file, {self.part}: {result!r:.200}")
         return ENDED if result == ENDED else f"sums of bits of {result[0]} rows"
 
 
@@ -132,7 +132,7 @@ def try_entries(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         By entry: `nbytes` of a chunk, `n_chunks` and the `sum` of the first one, or the `reason`
         why it cannot be read from here.
     """
-    found: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         started = {
             name: stack.enter_context(start_child([sys.executable, "-m", __name__, "entry", name]))
@@ -142,14 +142,17 @@ def try_entries(names: Sequence[str]) -> dict[str, dict[str, Any]]:
         for name, child in started.items():
             left_s = max(0.0, until_s - time.monotonic())
             try:
-                code, told = child.wait(timeout_s=left_s), child.last_log_line()
-                found[name] = {"reason": told} if code else json.loads(told)
+                code, answer = child.wait(timeout_s=left_s), child.last_log_line()
+                answers[name] = {"reason": answer} if code else json.loads(answer)
             except UserError as error:
-                found[name] = {"reason": f"nothing in {PATIENCE_S:g} s: {error}"}
-    return {name: one | {"reason": _tell(one.get("reason", ""))} for name, one in found.items()}
+                answers[name] = {"reason": f"nothing in {PATIENCE_S:g} s: {error}"}
+    return {
+        name: answer | {"reason": _shorten_reason(answer.get("reason", ""))}
+        for name, answer in answers.items()
+    }
 
 
-def _tell(reason: object) -> str:
+def _shorten_reason(reason: object) -> str:
     return redact(" ".join(str(reason).split()))[:300]
 
 
@@ -188,7 +191,7 @@ class EntryRead(Steps):
             with deadline(PATIENCE_S):
                 array = _open_entry(self.name)
         except Exception as error:  # whatever a store or its client says
-            self.absent = _tell(error)
+            self.absent = _shorten_reason(error)
             return None
         places = islice(np.ndindex(*array.numblocks), self.n_chunks)
         parts = [array.blocks[place] for place in places]
@@ -203,7 +206,7 @@ class EntryRead(Steps):
             distributed.wait(futures, timeout=PATIENCE_S * math.ceil(self.n_chunks / 8))  # type: ignore[no-untyped-call]
             return self.cluster.client.gather(futures)  # type: ignore[no-untyped-call]
         except Exception as error:  # of a task, or that it is late
-            self.absent = _tell(f"{type(error).__name__}: {error}")
+            self.absent = _shorten_reason(f"{type(error).__name__}: {error}")
             self.cluster.client.cancel(futures)  # type: ignore[no-untyped-call]
             return None
 
@@ -221,11 +224,14 @@ class EntryRead(Steps):
 
 
 if __name__ == "__main__":
-    what: Mapping[str, Callable[..., object]] = {"parquet": _read_parquet, "entry": _read_first}
+    functions: Mapping[str, Callable[..., object]] = {
+        "parquet": _read_parquet,
+        "entry": _read_first,
+    }
     code = 0
     try:
-        told = json.dumps(what[sys.argv[1]](*sys.argv[2:]))
+        answer = json.dumps(functions[sys.argv[1]](*sys.argv[2:]))
     except Exception as error:  # whatever a store, its client or an absent package says
-        code, told = 1, " ".join(f"{type(error).__name__}: {error}".split())[:500]
-    print(f"\n{told}", flush=True)
+        code, answer = 1, " ".join(f"{type(error).__name__}: {error}".split())[:500]
+    print(f"\n{answer}", flush=True)
     os._exit(code)  # nothing that a library says at its end comes after that

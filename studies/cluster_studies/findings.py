@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Comparison, Interval
-from helpers.findings import Claim, Found, as_finding
+from helpers.findings import Claim, FindingLike, as_finding
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import find_style, labels
 from helpers.plotting.tables import trace_of
@@ -33,7 +33,7 @@ def find_noise(rows: pd.DataFrame) -> float:
 
 
 def compare_sides(
-    rows: pd.DataFrame, asked: Mapping[str, tuple[Side, Side]], *, value: str = "s_per_gb"
+    rows: pd.DataFrame, pairs: Mapping[str, tuple[Side, Side]], *, value: str = "s_per_gb"
 ) -> dict[str, Comparison]:
     """Compare seconds for a gigabyte of one side with those of another, where both were measured.
 
@@ -41,35 +41,39 @@ def compare_sides(
     """
     noise, rows = find_noise(rows), rows[rows["control_of"] == ""]
     names = rows["contender"] + " at " + rows["n_workers"].astype(str)
-    found = {}
-    for key, pair in asked.items():
-        over, under = (f"{name} at {n}" for name, n in pair)
-        if over != under and {over, under} <= {*names}:
-            ratio = statistics.paired_ratio(rows.assign(contender=names), over, under, value=value)
-            found[key] = statistics.judge(replace(ratio, noise=noise), noise)
-    return found
+    comparisons = {}
+    for key, pair in pairs.items():
+        numerator, denominator = (f"{name} at {n}" for name, n in pair)
+        if numerator != denominator and {numerator, denominator} <= {*names}:
+            ratio = statistics.paired_ratio(
+                rows.assign(contender=names), numerator, denominator, value=value
+            )
+            comparisons[key] = statistics.judge(replace(ratio, noise=noise), noise)
+    return comparisons
 
 
-def tabulate_answers(found: Mapping[str, Comparison]) -> pd.DataFrame:
+def tabulate_answers(comparisons: Mapping[str, Comparison]) -> pd.DataFrame:
     """Tabulate ratios of seconds a gigabyte next to the published ones, with the threads of both of their sides."""
     lines = []
-    for one in found.values():
-        sides = [side.split(" at ") for side in one.quantity.rpartition(",")[0].split(" over ")]
-        told = " over ".join(f"{SOURCES[name].label} at {n}" for name, n in sides)
-        ends = (one.ratio.centre, one.ratio.low, one.ratio.high)
+    for comparison in comparisons.values():
+        sides = [
+            side.split(" at ") for side in comparison.quantity.rpartition(",")[0].split(" over ")
+        ]
+        quantity = " over ".join(f"{SOURCES[name].label} at {n}" for name, n in sides)
+        ends = (comparison.ratio.centre, comparison.ratio.low, comparison.ratio.high)
         published, threads = _find_published(sides)
-        lines.append((told, published, threads, *ends, one.verdict))
+        lines.append((quantity, published, threads, *ends, comparison.verdict))
     columns = ["quantity", "published", "at threads", "here", "95 % from", "to", "the first is"]
     return pd.DataFrame(lines, columns=columns).set_index("quantity")
 
 
 def _find_published(sides: Sequence[Sequence[str]]) -> tuple[float, str]:
     """Find the published ratio of two sides and their threads, in the same proportion as ours; NaN if there is none."""
-    (over, _), (under, _) = sides
+    (numerator, _), (denominator, _) = sides
     n_over, n_under = (2 * int(n) for _, n in sides)
-    if SOURCES[over].is_of_today or SOURCES[under].is_of_today:
+    if SOURCES[numerator].is_of_today or SOURCES[denominator].is_of_today:
         return math.nan, ""
-    first, second = (_read_rates(name) for name in (over, under))
+    first, second = (_read_rates(name) for name in (numerator, denominator))
     near = {
         (a, b): abs(math.log(a / n_over))
         for a in first.index
@@ -84,11 +88,11 @@ def _find_published(sides: Sequence[Sequence[str]]) -> tuple[float, str]:
 
 def _read_rates(name: str) -> pd.Series[float]:
     """Read the published MB/s of a source by threads: medians of 2020, means of 2022."""
-    one, theirs = SOURCES[name], read_2022()
-    if len(part := theirs[theirs["format"].isin(one.published)]):
+    source, published = SOURCES[name], read_2022()
+    if len(part := published[published["format"].isin(source.published)]):
         return part.set_index(2 * part["nworkers"])["mean_throughput_mb_per_s"]
     points = read_published("abernathey2020_figure_digitised")
-    points = points[points["panel"].isin(one.published)]
+    points = points[points["panel"].isin(source.published)]
     rates: pd.Series[float] = points.groupby("ncores")["throughput_mb_per_s"].median()
     return rates
 
@@ -103,14 +107,14 @@ def measure_link(rows: pd.DataFrame, name: str) -> Interval:
 
 
 def judge_claims(
-    findings: Mapping[str, Found], bounds: Mapping[str, tuple[str, float, float]]
+    findings: Mapping[str, FindingLike], bounds: Mapping[str, tuple[str, float, float]]
 ) -> dict[str, Claim]:
     """Say of each claim whether the whole interval of its finding lies within bounds."""
-    known = {key: as_finding(one) for key, one in findings.items()}
+    known_findings = {key: as_finding(result) for key, result in findings.items()}
     return {
-        name: Claim(low <= known[key].low and known[key].high <= high, of=key)
+        name: Claim(low <= known_findings[key].low and known_findings[key].high <= high, of=key)
         for name, (key, low, high) in bounds.items()
-        if key in known
+        if key in known_findings
     }
 
 
@@ -121,7 +125,7 @@ def find_size(sizes: Sequence[int], wanted: int) -> int:
 
 def list_panels(rows: pd.DataFrame) -> list[str]:
     """List the stores of 2020, where anything stands for one of them."""
-    series = {one for name in rows["contender"].unique() for one in find_series(name)}
+    series = {panel for name in rows["contender"].unique() for panel in find_series(name)}
     return [*labels("store")] if series & {*labels("store")} else []
 
 
@@ -141,31 +145,39 @@ _CONNECTED = {"tiledb": "TileDB Embedded", "csv": "csv", "csv-parts": "part_csv"
 
 def tabulate_connect(rows: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the seconds to open each format by the fewest workers, with those of the tables of 2022."""
-    theirs = read_published("green2022_throughput_tables").groupby("format")["connect_time_s"].max()
+    published_s = (
+        read_published("green2022_throughput_tables").groupby("format")["connect_time_s"].max()
+    )
     rows = rows[rows["contender"].isin(find_formats(rows))]
     rows = rows[rows["n_workers"] == rows["n_workers"].min()]
-    ours = rows.groupby("contender", sort=False)["open_s"].median()
-    published = [theirs.get(_CONNECTED.get(str(name), ""), math.nan) for name in ours.index]
-    table = pd.DataFrame({"published (s)": published, "here (s)": ours}, ours.index)
-    return table.rename(index={name: one.label for name, one in SOURCES.items()})
+    measured_s = rows.groupby("contender", sort=False)["open_s"].median()
+    published = [
+        published_s.get(_CONNECTED.get(str(name), ""), math.nan) for name in measured_s.index
+    ]
+    table = pd.DataFrame({"published (s)": published, "here (s)": measured_s}, measured_s.index)
+    return table.rename(index={name: source.label for name, source in SOURCES.items()})
 
 
 def tabulate_absent(rows: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the stores of others that could not be read, each with its reason."""
     reasons = rows[["contender"]].assign(reason=trace_of(rows).get("absent", ""))
-    kept = reasons[reasons["reason"].fillna("").ne("")]
-    return kept.drop_duplicates().set_index("contender")
+    absent = reasons[reasons["reason"].fillna("").ne("")]
+    return absent.drop_duplicates().set_index("contender")
 
 
 def draw_store(ax: Axes, panel: str, rows: pd.DataFrame, *, most: int = 9) -> None:
     """Draw a store on logarithmic axes: published points hollow, ours as filled lines."""
     style = find_style(panel, "store")
-    theirs = read_published("abernathey2020_figure_digitised").query("panel == @panel")
+    published = read_published("abernathey2020_figure_digitised").query("panel == @panel")
     hollow: dict[str, Any] = {"markerfacecolor": "none", "color": style.color, "alpha": 0.6}
-    x, y = theirs["ncores"], theirs["throughput_mb_per_s"]
+    x, y = published["ncores"], published["throughput_mb_per_s"]
     ax.plot(x, y, style.marker, markersize=4, label=panel, **hollow)
-    there = {*rows["contender"]}
-    names = [one for one in {**SOURCES, **ENTRIES} if one in there and panel in find_series(one)]
+    measured_names = {*rows["contender"]}
+    names = [
+        source_name
+        for source_name in {**SOURCES, **ENTRIES}
+        if source_name in measured_names and panel in find_series(source_name)
+    ]
     for name, dashes in zip(names[:most], ("-", "--", ":", "-."), strict=False):
         means = (
             rows[rows["contender"] == name].groupby("concurrency")["throughput_mb_per_s"].median()
@@ -180,18 +192,22 @@ def draw_store(ax: Axes, panel: str, rows: pd.DataFrame, *, most: int = 9) -> No
 
 def draw_formats(ax: Axes, rows: pd.DataFrame) -> None:
     """Draw means with standard errors against workers: published hollow and thin, ours filled."""
-    theirs = read_2022()
+    published = read_2022()
     for name in labels("format"):
-        style, part = find_style(name, "format"), theirs[theirs["format"] == name]
-        kept: dict[str, Any] = {"color": style.color, "marker": style.marker, "capsize": 2}
+        style, part = find_style(name, "format"), published[published["format"] == name]
+        looks: dict[str, Any] = {"color": style.color, "marker": style.marker, "capsize": 2}
         errors = part["throughput_sem_mb_per_s"]
         thin: dict[str, Any] = {"markerfacecolor": "none", "linewidth": 0.6, "alpha": 0.6}
-        ax.errorbar(part["nworkers"], part["mean_throughput_mb_per_s"], yerr=errors, **kept | thin)
-        there = {*rows["contender"]}
-        ours = [one for one in SOURCES if one in there and SOURCES[one].published == (name,)]
-        for one, dashes in zip(ours, ("-", "--"), strict=False):
-            held = rows[rows["contender"] == one]
+        ax.errorbar(part["nworkers"], part["mean_throughput_mb_per_s"], yerr=errors, **looks | thin)
+        measured_names = {*rows["contender"]}
+        drawn = [
+            source_name
+            for source_name in SOURCES
+            if source_name in measured_names and SOURCES[source_name].published == (name,)
+        ]
+        for source_name, dashes in zip(drawn, ("-", "--"), strict=False):
+            held = rows[rows["contender"] == source_name]
             by_size = (held["held_nbytes"] / held["read_s"] / 1e6).groupby(held["n_workers"])
             mean = by_size.mean()
-            line: dict[str, Any] = {"linestyle": dashes, "label": SOURCES[one].label}
-            ax.errorbar(mean.index, mean, yerr=by_size.sem().fillna(0), **kept, **line)
+            line: dict[str, Any] = {"linestyle": dashes, "label": SOURCES[source_name].label}
+            ax.errorbar(mean.index, mean, yerr=by_size.sem().fillna(0), **looks, **line)

@@ -18,7 +18,7 @@ from zarr.storage import ObjectStore
 
 from helpers.arrays.readers import ArrayReader, Chunks
 from helpers.arrays.stores import StoredArray
-from studies.cluster_studies.apart import environment_of
+from studies.cluster_studies.apart import make_store_environment
 from wire.bed.locations import Location, parse_location
 from wire.bed.networks import Profile
 from wire.bed.testbed import Testbed, open_behind
@@ -49,7 +49,7 @@ def open_service(
     The server computes as much as its clients wait for, and this machine is no faster than one in
     an archive: with a dilation it would be.
     """
-    place = stored.at("zarr")
+    place = stored.locate("zarr")
     application = f"{__name__}:make_application({place.url!r}, {stored.variable!r})"
     flags = ["--preload", f"--workers={N_PROCESSES}", "--timeout=300", "--log-level=critical"]
     command = [sys.executable, "-m", "gunicorn", *flags, application]
@@ -58,7 +58,7 @@ def open_service(
         place,
         profile,
         seed=seed,
-        env=environment_of(place),
+        env=make_store_environment(place),
     )
 
 

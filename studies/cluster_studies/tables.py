@@ -54,7 +54,7 @@ def tabulate(block: Block, values: NDArray[np.float32], shape: tuple[int, ...]) 
         for part, n, degrees in zip(block[2:], shape[2:], (180, 360), strict=True)
     ]
     y, x = (
-        np.broadcast_to(one, values.shape).ravel() for one in np.meshgrid(*places, indexing="ij")
+        np.broadcast_to(axis, values.shape).ravel() for axis in np.meshgrid(*places, indexing="ij")
     )
     z = values.ravel() + 0.0  # no zero has a sign, which text would lose
     return pa.table(dict(zip(_COLUMNS, (x, y, z.astype(float)), strict=True)))
@@ -63,7 +63,7 @@ def tabulate(block: Block, values: NDArray[np.float32], shape: tuple[int, ...]) 
 def sum_bits(frame: Any) -> NDArray[np.uint64]:
     """Count the rows of a table, and sum the bits of each column: parts add up, whatever they are."""
     columns = (np.asarray(frame[name], np.float32).view(np.uint32) for name in _COLUMNS)
-    return np.array([len(frame), *(one.sum(dtype=np.uint64) for one in columns)], np.uint64)
+    return np.array([len(frame), *(column.sum(dtype=np.uint64) for column in columns)], np.uint64)
 
 
 def write_tables(
@@ -91,10 +91,10 @@ def write_tables(
             for number, table in enumerate(tabulate_each()):
                 write_table(f"{folder}/{name_part(number, suffix)}", [table], suffix)
         put_folder(Path(folder), location)
-    return [int(one) for one in sums]
+    return [int(total) for total in sums]
 
 
-def options_of_then(folder: Location, nbytes: int, of_then: float = 57e6) -> dict[str, Any]:
+def make_old_options(folder: Location, nbytes: int, of_then: float = 57e6) -> dict[str, Any]:
     """Give s3fs the settings of then: one request for a range, and 5 MiB read ahead, to scale.
 
     To the bytes that a task reads they are as to the 57 MB of a chunk or partition of 2022.
@@ -106,8 +106,8 @@ def options_of_then(folder: Location, nbytes: int, of_then: float = 57e6) -> dic
 def read_csv(folder: Location, stored: StoredArray) -> Any:
     """Open text, one file or many, in partitions of about as many rows as a file in parts has."""
     nbytes = _LINE_NBYTES * math.prod(cut(stored)[1])
-    how = {"storage_options": options_of_then(folder, nbytes), "blocksize": nbytes}
-    return dd.read_csv(f"{folder.url}/*.csv", dtype=float, **how)
+    options = {"storage_options": make_old_options(folder, nbytes), "blocksize": nbytes}
+    return dd.read_csv(f"{folder.url}/*.csv", dtype=float, **options)
 
 
 def read_parquet(folder: Location, stored: StoredArray) -> Any:
@@ -138,27 +138,27 @@ def write_files(
     """
     centres = [np.arange(n, dtype=float) for n in shape]
     bounds = {
-        f"{name}_bnds": ((name, "bnds"), np.stack([one - 0.5, one + 0.5], axis=1))
-        for name, one in zip(DIMENSIONS, centres, strict=True)
+        f"{name}_bnds": ((name, "bnds"), np.stack([centre - 0.5, centre + 0.5], axis=1))
+        for name, centre in zip(DIMENSIONS, centres, strict=True)
     }
     coordinates = dict(zip(DIMENSIONS, centres, strict=True))
-    how = {FILES_VARIABLE: {"chunksizes": chunk_shape, "zlib": True, "complevel": 1}}
+    encoding = {FILES_VARIABLE: {"chunksizes": chunk_shape, "zlib": True, "complevel": 1}}
     values = np.empty((N_STEPS, *shape[1:]), np.float32)
     with tempfile.TemporaryDirectory() as folder:
         for block, part in blocks():
             begin, end = block[0].start // N_STEPS * N_STEPS, block[0].stop
             values[block[0].start - begin : end - begin, *block[1:]] = part
-            is_last = all(one.stop == n for one, n in zip(block[1:], shape[1:], strict=True))
+            is_last = all(part.stop == n for part, n in zip(block[1:], shape[1:], strict=True))
             if is_last and end in (begin + N_STEPS, shape[0]):
                 held = {FILES_VARIABLE: (DIMENSIONS, values[: end - begin])}
                 steps = xr.Dataset(bounds, coordinates).isel(time=slice(begin, end))
                 path = f"{folder}/steps-{begin:05d}.nc"
-                steps.assign(held).to_netcdf(path, encoding=how, unlimited_dims=["time"])
+                steps.assign(held).to_netcdf(path, encoding=encoding, unlimited_dims=["time"])
         put_folder(Path(folder), location)
     return []
 
 
-def open_files(folder: Location, _stored: StoredArray, *, how: str) -> Any:
+def open_files(folder: Location, _stored: StoredArray, *, method: str) -> Any:
     """Open many netCDF files as one array, in one of these ways.
 
     ``objects`` of s3fs, one after the other; the same in ``tasks``; or as the ``recipe`` has it, by their
@@ -167,16 +167,16 @@ def open_files(folder: Location, _stored: StoredArray, *, how: str) -> Any:
     options = folder.fsspec_options()
     fs = fsspec.filesystem("s3", **options)
     paths = sorted(fs.glob(f"{folder.path}/*.nc"))
-    given: dict[str, Any] = {"engine": "h5netcdf", "parallel": how != "objects"}
-    given |= {"mask_and_scale": False, "decode_times": False}
-    if how == "recipe":
-        given |= {"combine": "nested", "concat_dim": "time", "chunks": {}}
-        given |= {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+    reading: dict[str, Any] = {"engine": "h5netcdf", "parallel": method != "objects"}
+    reading |= {"mask_and_scale": False, "decode_times": False}
+    if method == "recipe":
+        reading |= {"combine": "nested", "concat_dim": "time", "chunks": {}}
+        reading |= {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
         urls = [f"s3://{path}" for path in paths]
-        return xr.open_mfdataset(urls, storage_options=options, **given)[FILES_VARIABLE].data
+        return xr.open_mfdataset(urls, storage_options=options, **reading)[FILES_VARIABLE].data
     # its defaults of now are what is measured, of which it says that they will change
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
-        return xr.open_mfdataset([fs.open(path) for path in paths], **given)[FILES_VARIABLE].data
+        return xr.open_mfdataset([fs.open(path) for path in paths], **reading)[FILES_VARIABLE].data
 
 
 def read_tiledb(folder: Location, stored: StoredArray) -> da.Array:

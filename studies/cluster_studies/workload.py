@@ -36,7 +36,7 @@ class ClusterWorkload:
     settings: Mapping[str, Any]  # parameters of the case
     cluster: Cluster
     array: StoredArray
-    made: Mapping[str, stores.Entry]  # layouts that these studies make
+    entries: Mapping[str, stores.Entry]  # layouts that these studies make
     testbeds: Mapping[str, Testbed]  # by network
     networks: Mapping[str, Profile]
     tried: Mapping[str, Mapping[str, Any]]  # what `try_entries` found of each entry
@@ -74,7 +74,7 @@ class ClusterWorkload:
             testbed=self.testbeds[source.network],
             cluster=self.cluster,
             source=source,
-            made=self.made.get(source.layout),
+            entry=self.entries.get(source.layout),
         )
         return self._plan(name, n_workers, source.network, steps, read=read, is_copy=is_copy)
 
@@ -99,6 +99,7 @@ class ClusterWorkload:
             read=read,
             point={"n_workers": n_workers},
             group=f"{n_workers} {group}",
+            n_machines=n_workers,
             settings={"concurrency": n_workers * self.settings["threads_per_worker"]},
             control_of=name if is_copy else None,
         )
@@ -117,12 +118,12 @@ class ClusterWorkload:
         held_nbytes = ROW_NBYTES * math.prod(cut(self.array)[0])
         return [
             self._plan(
-                f"parquet-{how}",
+                f"parquet-{part}",
                 1,
                 "memory",
-                apart.ParquetApart(folder, self.made["parquet"], how, held_nbytes),
+                apart.ParquetApart(folder, self.entries["parquet"], part, held_nbytes),
             )
-            for how in ("whole", "groups")
+            for part in ("whole", "groups")
         ]
 
 
@@ -146,7 +147,7 @@ def open_workload(session: Session, also: Sequence[str] = ()) -> ClusterWorkload
         dataset=settings["dataset"],
     )
     array = opendap.serve_layout(stored)
-    made = make_layouts(array, sorted({*layouts, *also} & {*TABLES}))
+    entries = make_layouts(array, sorted({*layouts, *also} & {*TABLES}))
     networks = {
         source.network: limit_link(session.network, array, source.link_mb_per_s)
         for source in chosen
@@ -156,4 +157,4 @@ def open_workload(session: Session, also: Sequence[str] = ()) -> ClusterWorkload
         service = opendap.open_service(array, session.network, seed=settings["seed"])
         testbeds["opendap"] = session.open(service)
     tried = apart.try_entries(settings["entries"])
-    return ClusterWorkload(settings, cluster, array, made, testbeds, networks, tried)
+    return ClusterWorkload(settings, cluster, array, entries, testbeds, networks, tried)

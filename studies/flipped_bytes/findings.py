@@ -17,7 +17,7 @@ from studies.flipped_bytes.workload import ENDED
 
 def count_ends(rows: pd.DataFrame) -> pd.DataFrame:
     """Add up how reads of damaged copies ended, a line a format."""
-    counts = trace_of(rows).reindex(columns=[f"n_{how}" for how in ENDED]).dropna()
+    counts = trace_of(rows).reindex(columns=[f"n_{ending}" for ending in ENDED]).dropna()
     return counts.groupby(rows["contender"], sort=False).sum().astype(int)
 
 
@@ -43,16 +43,16 @@ def find_percent_longer(cost: Comparison) -> Finding:
     >>> found.value, found.low, found.high, found.unit, found.verdict
     (25.0, 12.5, 50.0, '%', 'slower')
     """
-    found = as_finding(cost)
-    value, low, high = (100 * (ratio - 1) for ratio in (found.value, found.low, found.high))
-    return replace(found, value=value, low=low, high=high, unit="%")
+    finding = as_finding(cost)
+    value, low, high = (100 * (ratio - 1) for ratio in (finding.value, finding.low, finding.high))
+    return replace(finding, value=value, low=low, high=high, unit="%")
 
 
 def tabulate_costs(costs: Mapping[str, Comparison], labels: Mapping[str, str]) -> pd.DataFrame:
     """Tabulate what a checksum costs in time, by format: over what, how many times, and the verdict."""
     lines = {
-        labels[name]: {"over": labels[PAIRS[name]], **asdict(one.ratio), "verdict": one.verdict}
-        for name, one in costs.items()
+        labels[name]: {"over": labels[PAIRS[name]], **asdict(cost.ratio), "verdict": cost.verdict}
+        for name, cost in costs.items()
     }
     table = pd.DataFrame.from_dict(lines, orient="index").rename(columns={"centre": "times"})
     table = table.reindex(columns=["over", "times", "low", "high", "verdict"])

@@ -146,7 +146,7 @@ def _read_parquet(folder: Path, **options: Any) -> Any:
 
 def _write_tiff(array: Array, chunk: Shape, folder: Path) -> None:
     planes = array.reshape(-1, *array.shape[-2:])
-    how = {
+    options = {
         **dict(zip(("count", "height", "width"), planes.shape, strict=True)),
         "tiled": True,
         "blockysize": 16 * -(-chunk[-2] // 16),
@@ -157,7 +157,7 @@ def _write_tiff(array: Array, chunk: Shape, folder: Path) -> None:
         "crs": "EPSG:4326",
         "transform": rasterio.transform.from_origin(0, 90, 0.1, 0.1),
     }
-    with rasterio.open(folder / "a.tif", "w", driver="GTiff", **how) as file:
+    with rasterio.open(folder / "a.tif", "w", driver="GTiff", **options) as file:
         file.write(planes)
 
 

@@ -34,11 +34,11 @@ def flipped(folder: Path, rng: np.random.Generator) -> Iterator[None]:
     """Change one byte of a folder's files to another value, each byte as likely as any other."""
     files = list_files(folder)
     ends = np.cumsum([path.stat().st_size for path in files])
-    at = int(rng.integers(ends[-1]))
-    nth = int(np.searchsorted(ends, at, side="right"))
+    position = int(rng.integers(ends[-1]))
+    nth = int(np.searchsorted(ends, position, side="right"))
     sound = files[nth].read_bytes()
     damaged = bytearray(sound)
-    damaged[at - int(ends[nth])] ^= int(rng.integers(1, 256))  # from its end
+    damaged[position - int(ends[nth])] ^= int(rng.integers(1, 256))  # from its end
     try:
         files[nth].write_bytes(damaged)
         yield
@@ -54,10 +54,10 @@ def sum_values(array: Any) -> str:
 def read_flipped(name: str, folder: Path, sum_sound: str) -> Ended:
     """Read a damaged copy and compare: a refusal is any error that the library raises."""
     try:
-        found = FORMATS[name].read(folder)
+        values = FORMATS[name].read(folder)
     except Exception:  # whatever it says, the reader knows
         return "refused"
-    return "right" if sum_values(found) == sum_sound else "silent"
+    return "right" if sum_values(values) == sum_sound else "silent"
 
 
 class Trial:
@@ -124,15 +124,15 @@ class FlippedRead(Steps):
         """Open nothing: the notebook reads."""
         return self
 
-    def check(self, found: Any) -> str:
+    def check(self, endings: Any) -> str:
         """Compare every value with what was written."""
-        if sum_values(found) != sum_values(self.array):
+        if sum_values(endings) != sum_values(self.array):
             raise CheckError(f"{self.name}: the sound copy is not what was written")
         return f"sha256 of all {self.array.size} values"
 
     def collect(self) -> dict[str, int]:
         """Flip bytes, which is not timed, and count how reads end."""
         seeds = [(self.seed, self._block, number) for number in range(self.n_flips)]
-        given = self.name, self.folder, sum_values(self.array)
-        ended = Counter(self.trial.read(*given, np.random.default_rng(seed)) for seed in seeds)
-        return {f"n_{how}": ended[how] for how in ENDED}
+        arguments = self.name, self.folder, sum_values(self.array)
+        ended = Counter(self.trial.read(*arguments, np.random.default_rng(seed)) for seed in seeds)
+        return {f"n_{ending}": ended[ending] for ending in ENDED}

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.parameters import Study, later
+from helpers.parameters import Study, lazy_import
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
@@ -26,5 +26,5 @@ STUDY = Study(
     headline="fastest",
     by_name=("other-region", "rasters", "tables", "small", "large"),
     # what the published case asks for, scaled
-    expect=later("helpers.cost_tables", "expect_like", "formats/in-region", count_work),
+    expect=lazy_import("helpers.cost_tables", "expect_like", "formats/in-region", count_work),
 )

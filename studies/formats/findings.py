@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
+from IPython.display import Markdown
 
 from helpers.benchmark import statistics
 from helpers.plotting.tables import trace_of
@@ -55,6 +56,18 @@ def add_totals(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     measured = rows[is_read & is_known & (rows["phase"] == "measured")]
     measured = measured.assign(total_s=measured["open_s"] + measured["read_s"])
     return statistics.add_throughputs(measured)
+
+
+def show_codes(names: Sequence[str]) -> Markdown:
+    """Show the code of each reader, readers with the same code together."""
+    labels, readers_by_code = FORMAT_READERS.labels(), dict[str, list[str]]()
+    for name in names:
+        readers_by_code.setdefault(FORMAT_READERS[name].show_code(), []).append(labels[name])
+    parts = (
+        f"**{', '.join(readers)}**\n\n```python\n{code}```"
+        for code, readers in readers_by_code.items()
+    )
+    return Markdown("\n\n".join(parts))  # type: ignore[no-untyped-call]
 
 
 def tabulate(rows: pd.DataFrame) -> pd.DataFrame:

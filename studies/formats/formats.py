@@ -96,9 +96,9 @@ class StoredFormats:
     nbytes: Mapping[str, int]  # stored, by format
     digests: Mapping[str, str]  # XXH3 of the values, by access
 
-    def at(self, name: str) -> Location:
+    def locate(self, name: str) -> Location:
         """Return where a format lies."""
-        return self.stored.at(name) if FORMATS[name].is_shared else self.folder / name  # type: ignore[arg-type]
+        return self.stored.locate(name) if FORMATS[name].is_shared else self.folder / name  # type: ignore[arg-type]
 
     def seen_from(self, location: Location) -> StoredFormats:
         """Return the same formats, reached as a location is."""
@@ -120,7 +120,7 @@ def make_formats(stored: StoredArray, names: Sequence[str]) -> StoredFormats:
             form.write(place / form.name, source)
             return {}
 
-        entry = stores.prepare(folder, made_by, make, name=form.name, under=[f"{form.name}/"])
+        entry = stores.prepare(folder, made_by, make, name=form.name, prefixes=[f"{form.name}/"])
         nbytes[form.name] = entry.nbytes
     digests = {access: digest(source.values[choose(access, stored)]) for access in ACCESSES}
     return StoredFormats(stored, folder, nbytes, digests)
@@ -130,21 +130,21 @@ def identify_netcdf(stored: StoredArray, of: str) -> list[str]:
     """Identify the file that references lead to, if they do: to another, they would lead astray."""
     if not of:
         return []
-    head = obstore.head(stored.at("netcdf").obstore(), "array.nc")
+    head = obstore.head(stored.locate("netcdf").obstore(), "array.nc")
     return [str(head["size"]), str(head["e_tag"]), str(head["last_modified"])]
 
 
 def make_source(stored: StoredArray) -> SourceArray:
     """Read the values that every format holds, without the network, verified by their checksums."""
-    group = zarr.open_group(ObjectStore(stored.at("zarr").obstore(), read_only=True), mode="r")
+    group = zarr.open_group(ObjectStore(stored.locate("zarr").obstore(), read_only=True), mode="r")
     values: Values = np.asarray(group[stored.variable][...], np.float32)  # type: ignore[index]
     blocks = readers.iterate_blocks(stored.shape, stored.chunk_shape)
     for block, expected in zip(blocks, stored.checksums.ravel(), strict=True):
         if stores.checksum(values[block]) != expected:
             raise UserError(
                 "store",
-                f"{stored.at('zarr').url} holds other values than were written",
+                f"{stored.locate('zarr').url} holds other values than were written",
                 "what this study has written; remove it",
             )
     codec = cast("readers.Codec", stored.codec)
-    return SourceArray(values, stored.variable, stored.chunk_shape, codec, stored.at("netcdf"))
+    return SourceArray(values, stored.variable, stored.chunk_shape, codec, stored.locate("netcdf"))

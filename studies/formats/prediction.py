@@ -15,7 +15,7 @@ from wire.models import transfer
 from wire.models.transfer import network_of
 
 
-def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
+def predict_formats(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
     """Predict opening and reading over a network from rows measured over none.
 
     Requests, bytes and the time that they do not explain are those of the calibration. What
@@ -38,13 +38,13 @@ def predict(calibrated: pd.DataFrame, profile: Profile) -> pd.DataFrame:
         )
         network = network_of(profile, streams_per_worker=n_connections)
         sizes = {"n_chunks": n_requests, "n_workers": 1, "n_cores": n_cores()}
-        predicted = transfer.predict(network, client, **sizes)
+        predicted = transfer.predict_transfer(network, client, **sizes)
         total_s = row["open_s"] + n_open * network.first_byte_median_s + predicted.seconds
         lines.append((row["contender"], row["access"], total_s, predicted.limit))
     return pd.DataFrame(lines, columns=["contender", "access", "total_s", "limit"])
 
 
-def compare(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
+def compare_predicted(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
     """Put predicted next to measured times: `relative_error` is predicted over measured, less 1."""
     summary = statistics.summarise(rows, ["contender", "access"], value="total_s")
     table = expected.merge(summary, on=["contender", "access"])

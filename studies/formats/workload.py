@@ -77,7 +77,9 @@ class FormatRead(Steps):
     def open(self) -> Read:
         """Open the format: metadata, where it has any."""
         reached = self.formats.seen_from(self.testbed.far)
-        read = self.reader.open(reached.at(self.reader.format), reached.stored, self.concurrency)
+        read = self.reader.open(
+            reached.locate(self.reader.format), reached.stored, self.concurrency
+        )
         self.testbed.set_tag("read")
         return read
 

@@ -24,20 +24,20 @@ def overhead_ms(rows: pd.DataFrame) -> statistics.Interval:
     2.0
     """
     wide = rows.pivot(index="block", columns="n_chunks", values="read_s").dropna()
-    few, many = (float(n) for n in (wide.columns.min(), wide.columns.max()))
-    return statistics.median_interval(1000 * (wide[many] - wide[few]) / (many - few))
+    fewest, most = (float(n) for n in (wide.columns.min(), wide.columns.max()))
+    return statistics.median_interval(1000 * (wide[most] - wide[fewest]) / (most - fewest))
 
 
-def draw_ratios(ax: Axes, found: Mapping[str, tuple[statistics.Interval, float]]) -> None:
+def draw_ratios(ax: Axes, ratios: Mapping[str, tuple[statistics.Interval, float]]) -> None:
     """Draw ratios over what is expected of each, with their intervals, one below the other."""
     ax.axvspan(0.95, 1.05, color=palette.GRID, linewidth=0)
     ax.axvline(1, color=palette.RULE, linewidth=1)
-    for place, (one, expected) in enumerate(found.values()):
-        centre, low, high = (value / expected for value in (one.centre, one.low, one.high))
+    for place, (ratio, expected) in enumerate(ratios.values()):
+        centre, low, high = (value / expected for value in (ratio.centre, ratio.low, ratio.high))
         ends = [[centre - low], [high - centre]]
         ax.errorbar(centre, place, xerr=ends, fmt="o", color=palette.OURS)
-    ax.set_yticks(range(len(found)), [*found])
-    ax.set_ylim(len(found) - 0.5, -0.5)
+    ax.set_yticks(range(len(ratios)), [*ratios])
+    ax.set_ylim(len(ratios) - 0.5, -0.5)
 
 
 def name_rungs(ladder: Sequence[float], n_processors: int) -> dict[str, tuple[float, int]]:
@@ -48,8 +48,8 @@ def name_rungs(ladder: Sequence[float], n_processors: int) -> dict[str, tuple[fl
     >>> name_rungs([1.0, 5.0], 2)
     {'1': (1.0, 0), '1 charged': (1.0, 2), '5': (5.0, 0), '5 charged': (5.0, 2)}
     """
-    told = ((0, ""), (n_processors, " charged"))
-    return {f"{k:g}{name}": (k, n) for k in ladder for n, name in told}
+    charges = ((0, ""), (n_processors, " charged"))
+    return {f"{k:g}{name}": (k, n) for k in ladder for n, name in charges}
 
 
 def compare_rungs(rows: pd.DataFrame, rungs: Mapping[str, tuple[float, int]]) -> pd.DataFrame:
@@ -63,10 +63,10 @@ def compare_rungs(rows: pd.DataFrame, rungs: Mapping[str, tuple[float, int]]) ->
     """
     lines = []
     for name, (rung, (k, n)) in itertools.product(rows["contender"].unique(), rungs.items()):
-        lowest = next(one for one, (_, m) in rungs.items() if m == n)
+        lowest = next(name_of_rung for name_of_rung, (_, m) in rungs.items() if m == n)
         part = rows[rows["contender"] == name]
         read_s, client_s = part.loc[part["part"] == rung, ["read_s", "client_s"]].median()
-        over = statistics.paired_ratio(part, rung, lowest, by="part")
+        over = statistics.paired_ratio(part, rung, lowest, column="part")
         lines.append((name, k, bool(n), read_s, client_s, over.centre, over.low, over.high))
     columns = "contender dilation is_charged read_s client_s over_lowest low high"
     return pd.DataFrame(lines, columns=columns.split())

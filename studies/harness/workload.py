@@ -33,8 +33,8 @@ def read_raw(
     is_direct: bool = False,
 ) -> reads.RawRead:
     """Read the objects of an array raw, so many times, through the proxy or past it."""
-    way = replace(testbed, far=testbed.near) if is_direct else testbed
-    return reads.RawRead.of_array(stored, way, n_connections=n_connections, n_times=n_times)
+    route = replace(testbed, far=testbed.near) if is_direct else testbed
+    return reads.RawRead.of_array(stored, route, n_connections=n_connections, n_times=n_times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class ChunkedRead(Steps):
 
     def open(self) -> da.Array:
         """Open the array and describe its read; the checksums are what it returns."""
-        seen = replace(self.stored, chunk_shape=self._block()).seen_from(self.testbed.far)
-        array = reads.open_array(seen, READERS[self.reader])
+        stored = replace(self.stored, chunk_shape=self._block()).seen_from(self.testbed.far)
+        array = reads.open_array(stored, READERS[self.reader])
         self.testbed.set_tag("read")
         return reads.read_into_sink(array, self.stored.chunk_shape)
 

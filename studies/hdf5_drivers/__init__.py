@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.parameters import Study, later
+from helpers.parameters import Study, lazy_import
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
@@ -24,5 +24,5 @@ STUDY = Study(
     headlines={"two-drivers": "gain-fsspec"},
     by_name=("two-drivers",),
     # what the published case asks for, scaled
-    expect=later("helpers.cost_tables", "expect_like", "hdf5-drivers/granule", count_work),
+    expect=lazy_import("helpers.cost_tables", "expect_like", "hdf5-drivers/granule", count_work),
 )

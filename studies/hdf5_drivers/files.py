@@ -322,7 +322,7 @@ class StoredFile:
     properties: Mapping[str, FileProperties]  # what each file says of itself
     references_nbytes: Mapping[str, int]  # bytes of references to each
 
-    def at(self, layout: str) -> Location:
+    def locate(self, layout: str) -> Location:
         """Return where the file of a layout lies."""
         return self.location / f"{layout}.h5"
 
@@ -343,7 +343,7 @@ def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[s
     folder of their own below `location`.
     """
     made_by = [_LAYOUT_GENERATION, _CONTENT_GENERATION, asdict(granule)]
-    target = location / f"granule-{stores.name_of(made_by)}"
+    target = location / f"granule-{stores.hash_recipe(made_by)}"
     facts: dict[str, Mapping[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         start = functools.cache(lambda: Maker(granule, target, Path(folder)))
@@ -354,7 +354,7 @@ def prepare_granule(granule: Granule, location: Location, *, layouts: Sequence[s
 
             keys = [f"{name}.h5", f"{name}.json"]
             facts[name] = stores.prepare(
-                target, made_by, write, name=f"{name}.entry", under=keys
+                target, made_by, write, name=f"{name}.entry", prefixes=keys
             ).facts
     answers = facts["original"]["answers"]
     return StoredFile(

@@ -18,7 +18,7 @@ from studies.hdf5_drivers.drivers import DRIVERS, ONE_VARIABLE, VARIABLES
 from studies.hdf5_drivers.files import StoredFile
 
 DEFAULT = "fsspec-readahead on original"
-READ_AHEAD_MB = DRIVERS["fsspec-readahead"].way.block_nbytes / 1e6
+READ_AHEAD_MB = DRIVERS["fsspec-readahead"].method.block_nbytes / 1e6
 
 KEYS: Mapping[str, str] = {
     "xarray on original": "xarray",
@@ -33,7 +33,7 @@ KEYS: Mapping[str, str] = {
 """Short names of reads under which pages quote them; the others go by their own."""
 
 
-def key_of(read: str) -> str:
+def make_key(read: str) -> str:
     """Name a read as pages quote it."""
     return KEYS.get(read, read.replace(" ", "-"))
 
@@ -102,7 +102,9 @@ def compare_all(rows: pd.DataFrame) -> dict[str, Finding]:
     other_reads.pop(DEFAULT)
     compared = {}
     for read in other_reads:
-        of_default = statistics.compare(reads, DEFAULT, read, control="control", value="total_s")
+        of_default = statistics.compare_contenders(
+            reads, DEFAULT, read, control="control", value="total_s"
+        )
         verdict = _OF_THE_OTHER.get(of_default.verdict, of_default.verdict)
         compared[read] = replace(as_finding(of_default), verdict=verdict)
     return compared
@@ -168,7 +170,7 @@ def find_traced(traced: pd.DataFrame) -> dict[str, Finding]:
         task, driver, layout = cast(tuple[str, str, str], place)
         prefix = "one-" if task == ONE_VARIABLE else ""
         read = f"{driver} on {layout}"
-        key = prefix + keys.get(read, key_of(read))
+        key = prefix + keys.get(read, make_key(read))
         findings[f"{key}-s"] = Finding(line["seconds"], unit="s")
         findings[f"{key}-mb"] = Finding(line["MB moved"], unit="MB")
         findings[f"{key}-requests"] = Finding(line["requests"])
@@ -188,7 +190,7 @@ def find_larger(larger: pd.DataFrame) -> dict[str, Finding]:
         findings[f"larger-{n}-default-gb"] = Finding(default["predicted_mb"] / 1e3, unit="GB")
         for read, seconds in by_read["predicted_s"].drop(DEFAULT).items():
             gain = default["predicted_s"] / float(seconds)
-            findings[f"larger-{n}-gain-{key_of(str(read))}"] = Finding(gain)
+            findings[f"larger-{n}-gain-{make_key(str(read))}"] = Finding(gain)
     return findings
 
 

@@ -23,7 +23,7 @@ def record_library(stored: StoredFile, layout: str) -> FileLayout:
 
     What decoding takes is estimated from their filters, as for any file.
     """
-    with open_source(stored.at(layout)) as file:
+    with open_source(stored.locate(layout)) as file:
         file_layout = record_reads(file, layout, THREE_VARIABLES, groups=())
     return replace(file_layout, references_nbytes=stored.references_nbytes[layout])
 
@@ -61,10 +61,10 @@ def predict_all(
     lines = []
     for name in reads:
         driver, _, layout = name.partition(" on ")
-        way = DRIVERS[driver].way
+        method = DRIVERS[driver].method
         if driver == "earthaccess":  # by the length of the file
-            way = choose_earthaccess(recorded[layout].file_nbytes)
-        prediction = predict_read(way, recorded[layout], network_of(profile), dilation=dilation)
+            method = choose_earthaccess(recorded[layout].file_nbytes)
+        prediction = predict_read(method, recorded[layout], network_of(profile), dilation=dilation)
         gb, mb = recorded[layout].file_nbytes / 1e9, prediction.nbytes / 1e6
         lines.append((driver, layout, gb, prediction.seconds, prediction.n_requests, mb))
     columns = ["driver", "layout", "file_gb", "predicted_s", "requests_predicted", "predicted_mb"]
@@ -80,7 +80,7 @@ def predict_others(recorded: FileLayout, profile: Profile) -> pd.DataFrame:
     ]
     predicted = [predict_read(reading, recorded, network_of(profile)) for reading in ways]
     lines = [
-        (prediction.way.name, prediction.seconds, prediction.n_requests, prediction.nbytes / 1e6)
+        (prediction.method.name, prediction.seconds, prediction.n_requests, prediction.nbytes / 1e6)
         for prediction in predicted
     ]
     columns = ["way", "predicted_s", "requests_predicted", "predicted_mb"]

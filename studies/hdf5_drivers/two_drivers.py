@@ -95,7 +95,9 @@ def compare_drivers(rows: pd.DataFrame) -> dict[tuple[str, str], Finding]:
         for layout in LAYOUTS:
             a, b = (f"{driver} on {layout}" for driver in drivers)
             if {a, b} <= {*reads["contender"]}:
-                comparison = statistics.compare(reads, a, b, control="control", value="total_s")
+                comparison = statistics.compare_contenders(
+                    reads, a, b, control="control", value="total_s"
+                )
                 findings[setting, layout] = as_finding(comparison)
     return findings
 
@@ -131,7 +133,7 @@ def find_all(rows: pd.DataFrame) -> dict[str, Finding]:
     for key, pair in GAINS.items():
         if {*pair} <= names:
             findings[key] = as_finding(
-                statistics.compare(reads, *pair, control="control", value="total_s")
+                statistics.compare_contenders(reads, *pair, control="control", value="total_s")
             )
     requests = trace_of(part)["all_requests"].groupby(part["read"]).median()
     for name, read in {"fsspec": BASELINE, "ROS3": "ros3-none on original"}.items():

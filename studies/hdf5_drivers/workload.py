@@ -72,7 +72,7 @@ class FileRead(Steps):
 
     def open(self) -> Tree:
         """Open the file by the driver, with its settings."""
-        location = self.stored.seen_from(self.testbed.far).at(self.layout)
+        location = self.stored.seen_from(self.testbed.far).locate(self.layout)
         self.tree = self.driver.open(location, self.driver.settings)
         self.testbed.set_tag("read")
         return self.tree

@@ -48,24 +48,26 @@ def replay_all(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataF
     table = table[(table["absent"] == "") & (table["n_requests"] > 0)]
     lines = []
     for key, part in table.groupby(KEY, sort=False):
-        by_network = {str(name): one for name, one in part.groupby("network", sort=False)}
+        by_network = {
+            str(name): network_rows for name, network_rows in part.groupby("network", sort=False)
+        }
         for seen_on, on in permutations(by_network, 2):
-            runs = [read_steps(one) for one in by_network[seen_on]["steps"]]
-            predicted_s = median(replay(one, networks[on], n_draws=5) for one in runs)
+            runs = [read_steps(text) for text in by_network[seen_on]["steps"]]
+            predicted_s = median(replay(steps, networks[on], n_draws=5) for steps in runs)
             lines.append((*key, seen_on, on, by_network[on]["span_s"].median(), predicted_s))
     columns = [*KEY, "seen_on", "network", "measured_s", "predicted_s"]
-    found = pd.DataFrame(lines, columns=columns)
-    off = found["predicted_s"] / found["measured_s"] - 1
-    return found.assign(error_percent=100 * off.abs())
+    replayed = pd.DataFrame(lines, columns=columns)
+    error = replayed["predicted_s"] / replayed["measured_s"] - 1
+    return replayed.assign(error_percent=100 * error.abs())
 
 
 def compare_gaps(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
     """Compare the median seconds to read scattered ranges, joined over each gap, with those predicted."""
     gaps = table[table["operation"].isin([*GAPS]) & (table["control_of"] == "")]
     gap_kib = (gaps["operation"].map(GAPS) // 1024).rename("gap_kib")
-    found = gaps.groupby(["client", "network", gap_kib])["span_s"].median()
-    predicted_s = [predict_gap(1024 * gap, networks[name]) for _, name, gap in found.index]
-    return found.to_frame("measured_s").assign(predicted_s=predicted_s)
+    medians_s = gaps.groupby(["client", "network", gap_kib])["span_s"].median()
+    predicted_s = [predict_gap(1024 * gap, networks[name]) for _, name, gap in medians_s.index]
+    return medians_s.to_frame("measured_s").assign(predicted_s=predicted_s)
 
 
 def predict_gap(gap_nbytes: int, network: Network, n_in_flight: int = IN_FLIGHT) -> float:
@@ -97,24 +99,24 @@ def compare_joined(table: pd.DataFrame, network: str) -> dict[str, Interval]:
     """Compare, through obstore, the seconds of each gap with those of the default."""
     on_network = table[table["network"] == network]
     noise = 1 + find_noise(on_network)
-    seen = on_network[on_network["client"] == "ranges-obstore"].drop(columns="control_of")
+    reads = on_network[on_network["client"] == "ranges-obstore"].drop(columns="control_of")
     return {
         f"gap-{of}-{network}": replace(
-            paired_ratio(seen, gap, DEFAULT_GAP, by="operation", value="span_s"),
+            paired_ratio(reads, gap, DEFAULT_GAP, column="operation", value="span_s"),
             quantity=name_ratio(gap, DEFAULT_GAP, "span_s"),
             noise=noise,
         )
         for of, gap in {"none": "gap 0 KiB", "large": "gap 8192 KiB"}.items()
-        if {gap, DEFAULT_GAP} <= {*seen["operation"]}
+        if {gap, DEFAULT_GAP} <= {*reads["operation"]}
     }
 
 
 def find_noise(table: pd.DataFrame) -> float:
     """Find by what ratio less 1 the copy of a gap differs from it; NaN where there is none."""
     copies = table[table["control_of"] != ""]
-    at = ["block", "network", "operation"]
+    keys = ["block", "network", "operation"]
     pairs = copies.merge(
-        table, left_on=["control_of", *at], right_on=["client", *at], suffixes=("", "_of")
+        table, left_on=["control_of", *keys], right_on=["client", *keys], suffixes=("", "_of")
     )
     if pairs.empty:
         return math.nan
@@ -147,13 +149,13 @@ def compare_asking_twice() -> pd.DataFrame:
     lines = {}
     for name in ("in-region", "other-region"):
         network = network_of(get_profile(name))
-        found = read_findings(FORMATS / f"{name}.csv").get("today-over-one-get", Finding())
+        finding = read_findings(FORMATS / f"{name}.csv").get("today-over-one-get", Finding())
         lines[name] = {
             "by formula, without w": predict_asking_twice(network, 0.95e6, math.inf),
             "by formula": predict_asking_twice(network, 0.95e6, 8),
-            "measured": found.value,
-            "low": found.low,
-            "high": found.high,
+            "measured": finding.value,
+            "low": finding.low,
+            "high": finding.high,
         }
     return pd.DataFrame.from_dict(lines, orient="index")
 
@@ -167,14 +169,14 @@ def predict_headlines(network: Network, seen_on: Network) -> dict[str, float]:
     granule = read_findings(REFERENCE / "hdf5-drivers" / "granule.csv")
     tiles = read_findings(REFERENCE / "caching-costs" / "in-region.csv")
 
-    def read_s(on: Network, way: str, n_connections: int) -> float:
-        n_requests, mb = (granule[f"{way}-{of}"].value for of in ("requests", "mb"))
+    def read_s(on: Network, driver: str, n_connections: int) -> float:
+        n_requests, mb = (granule[f"{driver}-{of}"].value for of in ("requests", "mb"))
         rate = min(n_connections * on.stream_nbytes_per_s, on.aggregate_nbytes_per_s)
         return math.ceil(n_requests / n_connections) * on.first_byte_median_s + 1e6 * mb / rate
 
-    def take_s(way: str, n_connections: int) -> float:
-        other_s = granule[f"{way}-s"].value - read_s(seen_on, way, n_connections)
-        return max(0.0, other_s) + read_s(network, way, n_connections)
+    def take_s(driver: str, n_connections: int) -> float:
+        other_s = granule[f"{driver}-s"].value - read_s(seen_on, driver, n_connections)
+        return max(0.0, other_s) + read_s(network, driver, n_connections)
 
     n_to_open = tiles["requests-none"].value - tiles["requests-lru"].value
     tile_s = n_to_open * seen_on.first_byte_median_s / (tiles["gain-lru"].value - 1)
@@ -198,10 +200,15 @@ def vary_network(network: Network) -> pd.DataFrame:
         "rate of a stream, half to twice": [replace(network, stream_nbytes_per_s=k * network.stream_nbytes_per_s) for k in (0.5, 1, 2)],
         "link, 0.1 to 3 GB/s": [replace(network, aggregate_nbytes_per_s=link) for link in (1e8, 3e8, 1e9, 3e9)],
     }  # fmt: skip
-    here, lines = predict_headlines(network, network), []
-    for what, networks in tried.items():
-        found = pd.DataFrame([predict_headlines(one, network) for one in networks])
-        lines += [(name, what, here[name], found[name].min(), found[name].max()) for name in here]
+    ratios, lines = predict_headlines(network, network), []
+    for varied, networks in tried.items():
+        headlines = pd.DataFrame(
+            [predict_headlines(tried_network, network) for tried_network in networks]
+        )
+        lines += [
+            (name, varied, ratios[name], headlines[name].min(), headlines[name].max())
+            for name in ratios
+        ]
     columns = ["headline", "what", "here", "low", "high"]
     return pd.DataFrame(lines, columns=columns).set_index(["headline", "what"]).sort_index()
 
@@ -230,9 +237,9 @@ def summarise_predictions(held_out: pd.DataFrame) -> pd.DataFrame:
     off by at most 1.5, and `width` the median of the upper end of an interval over its lower end.
     """
     ratio = held_out["value"] / held_out["measured"]
-    off = ratio.where(ratio > 1, 1 / ratio)
+    error_factor = ratio.where(ratio > 1, 1 / ratio)
     parts = held_out.assign(
-        factor=off, is_near=off <= 1.5, width=held_out["high"] / held_out["low"]
+        factor=error_factor, is_near=error_factor <= 1.5, width=held_out["high"] / held_out["low"]
     ).groupby(["is_array", "of"])
     return parts.agg(
         n=("is_inside", "size"),
@@ -245,9 +252,9 @@ def summarise_predictions(held_out: pd.DataFrame) -> pd.DataFrame:
 
 def list_predicted(summary: pd.DataFrame) -> dict[str, Finding]:
     """List how many intervals there are and hold, by quantity, and by how much the points are off."""
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     for line in summary.reset_index().to_dict("records"):
         of = line["of"] if line["is_array"] else f"{line['of']}-others"
         named = {"predicted": line["n"], "foretold": line["n_inside"], "off": line["factor"]}
-        found |= {f"{name}-{of}": Finding(float(value)) for name, value in named.items()}
-    return found
+        findings |= {f"{name}-{of}": Finding(float(value)) for name, value in named.items()}
+    return findings

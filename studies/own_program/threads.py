@@ -35,16 +35,16 @@ _SHAPE, _CHUNK = (64, 400, 400), (4, 200, 200)
 def write_stores(place: Location, seed: int = 0) -> None:
     """Store what the programs read: chunks, one chunk, shards, a dataset of many coordinates, a netCDF file."""
     values = np.random.default_rng(seed).random(_SHAPE, np.float32)
-    how: dict[str, Any] = {"compressors": None, "dtype": "f4", "shape": _SHAPE}
+    options: dict[str, Any] = {"compressors": None, "dtype": "f4", "shape": _SHAPE}
 
     def store(name: str) -> ObjectStore[Any]:
         return ObjectStore((place / name).obstore())
 
     place.clear()
-    zarr.create_array(store("chunks.zarr"), zarr_format=2, chunks=_CHUNK, **how)[:] = values
+    zarr.create_array(store("chunks.zarr"), zarr_format=2, chunks=_CHUNK, **options)[:] = values
     large = np.tile(values, (3, 1, 1))
-    zarr.create_array(store("one.zarr"), **how | {"shape": large.shape, "chunks": large.shape})[:] = large  # fmt: skip
-    zarr.create_array(store("shards.zarr"), chunks=_CHUNK, shards=_SHAPE, **how)[:] = values
+    zarr.create_array(store("one.zarr"), **options | {"shape": large.shape, "chunks": large.shape})[:] = large  # fmt: skip
+    zarr.create_array(store("shards.zarr"), chunks=_CHUNK, shards=_SHAPE, **options)[:] = values
     coordinates = {f"c{n:02}": (f"c{n:02}", np.arange(50.0 + n)) for n in range(20)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZarrUserWarning)
@@ -64,35 +64,38 @@ def trace_thread(thread: Mapping[str, Any], listed: Mapping[str, Any], place: Lo
     """
     lines, then = [], thread["then"]
     where = {"AWS_ENDPOINT_URL": str(place.endpoint_url), "AWS_REGION": str(place.region)}
-    for state, asked in (("as it was", thread), (then["change"], {**thread, **then})):
-        made = Environment(thread["thread"], (), (*asked["packages"],), listed["until"], listed["python"])  # fmt: skip
-        command = [os.fspath(make_environment(made)), "-c", asked["script"], place.url]
-        given = where | {"AWS_ALLOW_HTTP": "true"} | asked.get("variables", {})
-        runs = [launch.run(command, environment=given, is_silent=True) for _ in range(1 + _N_RUNS)]
+    for state, wanted in (("as it was", thread), (then["change"], {**thread, **then})):
+        environment = Environment(thread["thread"], (), (*wanted["packages"],), listed["until"], listed["python"])  # fmt: skip
+        command = [os.fspath(make_environment(environment)), "-c", wanted["script"], place.url]
+        variables = where | {"AWS_ALLOW_HTTP": "true"} | wanted.get("variables", {})
+        runs = [
+            launch.run(command, environment=variables, is_silent=True) for _ in range(1 + _N_RUNS)
+        ]
         if any(run.exit_code for run in runs):
             raise UserError(f"{thread['thread']}, {state}", "the program failed")
-        told = sorted(map(findings.report, runs[1:]), key=_waiting_s)[_N_RUNS // 2]
-        first = told.findings[0] if told.findings else None
+        report = sorted(map(findings.report, runs[1:]), key=_waiting_s)[_N_RUNS // 2]
+        first = report.findings[0] if report.findings else None
         lines.append(
             {
                 **{name: thread[name] for name in ("thread", "url", "slow")},
                 "state": state,
-                "packages": " ".join(asked["packages"]),
-                "n_requests": told.n_requests,
-                "n_waits": told.n_waits,
-                "moved_mb": told.moved_nbytes / 1e6,
-                "wall_s": told.wall_s,
-                "waiting_s": _waiting_s(told),
+                "packages": " ".join(wanted["packages"]),
+                "n_requests": report.n_requests,
+                "n_waits": report.n_waits,
+                "moved_mb": report.moved_nbytes / 1e6,
+                "wall_s": report.wall_s,
+                "waiting_s": _waiting_s(report),
                 "cause": first.title if first else "",
-                "predicted_s": _waiting_s(told) - (told.wall_s - first.seconds if first else 0.0),
+                "predicted_s": _waiting_s(report)
+                - (report.wall_s - first.seconds if first else 0.0),
                 "is_bound": bool(first and first.is_bound),
             }
         )
     return lines
 
 
-def _waiting_s(told: Report) -> float:
-    return sum(told.time_s[part] for part in ("connections", "first bytes", "bodies"))
+def _waiting_s(report: Report) -> float:
+    return sum(report.time_s[part] for part in ("connections", "first bytes", "bodies"))
 
 
 def trace_all() -> pd.DataFrame:
@@ -100,9 +103,9 @@ def trace_all() -> pd.DataFrame:
     listed = yaml.load(LISTED.read_text(), yaml.BaseLoader)  # noqa: S506  # it makes text alone
     with open_testbed("embedded", get_profile("in-region"), needed_nbytes=500_000_000) as testbed:
         write_stores(testbed.near / "threads")
-        far = testbed.far / "threads"
-        with credentials(far):
-            return pd.DataFrame([line for thread in listed["threads"] for line in trace_thread(thread, listed, far)])  # fmt: skip
+        location = testbed.far / "threads"
+        with credentials(location):
+            return pd.DataFrame([line for thread in listed["threads"] for line in trace_thread(thread, listed, location)])  # fmt: skip
 
 
 SAME = 0.05
@@ -135,12 +138,14 @@ def write_threads(record: Path = RECORD) -> str:
         predicted = f"{'at least ' if was['is_bound'] else ''}{was['predicted_s']:.2g}" if was["cause"] else ""  # fmt: skip
         pairs = (f"{was[name]:.3g} → {then[name]:.3g}" for name in ("n_requests", "n_waits", "moved_mb"))  # fmt: skip
         waited = f"{was['waiting_s']:.2g} → {then['waiting_s']:.2g}"
-        took = f"{was['wall_s']:.3g} → {then['wall_s']:.3g}"
+        wall_text = f"{was['wall_s']:.3g} → {then['wall_s']:.3g}"
         whole.append(compare_whole(was["wall_s"], then["wall_s"]))
         link = f"[{was['thread']}]({was['url']}): {was['slow']}"
-        lines.append([link, was["cause"], then["state"], *pairs, waited, predicted, took, whole[-1]])  # fmt: skip
+        lines.append([link, was["cause"], then["state"], *pairs, waited, predicted, wall_text, whole[-1]])  # fmt: skip
     heads = ["thread", "first cause", "what helped", "requests", "waits", "MB", "s waiting", "s waiting, predicted", "s of the whole program", "whole program"]  # fmt: skip
-    n_faster, n_slower = (sum(text.endswith(how) for text in whole) for how in ("faster", "slower"))
+    n_faster, n_slower = (
+        sum(text.endswith(direction) for text in whole) for direction in ("faster", "slower")
+    )
     n_same = len(whole) - n_faster - n_slower
     return (
         f"{write_table(heads, lines)}\n"

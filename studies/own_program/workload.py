@@ -94,13 +94,13 @@ class Program(Steps):
         words = [sys.executable if word == "python" else word for word in self.command]
         words = [self.stored if word == STORED else word for word in words]
         words = [os.fspath(ROOT / word) if (ROOT / word).is_file() else word for word in words]
-        far = self.testbed.far
-        given = {
-            "AWS_ENDPOINT_URL": far.endpoint_url, "AWS_ACCESS_KEY_ID": far.access_key,
-            "AWS_SECRET_ACCESS_KEY": far.secret_key, "AWS_SESSION_TOKEN": far.session_token,
-            "AWS_REGION": far.region,
+        location = self.testbed.far
+        credentials = {
+            "AWS_ENDPOINT_URL": location.endpoint_url, "AWS_ACCESS_KEY_ID": location.access_key,
+            "AWS_SECRET_ACCESS_KEY": location.secret_key, "AWS_SESSION_TOKEN": location.session_token,
+            "AWS_REGION": location.region,
         } if STORED in self.command else {}  # fmt: skip
-        variables = {name: str(value) for name, value in given.items() if value}
+        variables = {name: str(value) for name, value in credentials.items() if value}
         variables |= read_setting(self.setting)
         if not self.is_traced:
             env = {**os.environ, **variables}
@@ -117,7 +117,7 @@ class Program(Steps):
         counted = {"n_requests": len(requests), "wire_nbytes": sum(row.nbytes for row in requests)}
         if self.run_ is None:
             return counted
-        told = findings.report(self.run_)
+        report = findings.report(self.run_)
         rows = sorted(self.run_.rows, key=lambda row: row.start_s)[:_MOST_KEPT]
         begin_s = self.run_.begin_s
         times = [
@@ -126,9 +126,9 @@ class Program(Steps):
             for moment in (row.start_s, row.first_byte_s or row.end_s, row.end_s)
         ]
         return {
-            "n_requests": told.n_requests, "wire_nbytes": told.moved_nbytes,
+            "n_requests": report.n_requests, "wire_nbytes": report.moved_nbytes,
             "requests": [round(value, 4) for value in times],
-            "kinds": ",".join(map(kind_of, rows)), "report": json.dumps(asdict(told)),
+            "kinds": ",".join(map(kind_of, rows)), "report": json.dumps(asdict(report)),
         }  # fmt: skip
 
     def check(self, code: int) -> str:
@@ -148,11 +148,11 @@ def _last(rows: pd.DataFrame, contender: str) -> dict[str, Any]:
     return dict(json.loads(rows.loc[rows["contender"] == contender, "trace"].iloc[-1]))
 
 
-def tabulate_findings(told: Mapping[str, Any]) -> pd.DataFrame:
+def tabulate_findings(report: Mapping[str, Any]) -> pd.DataFrame:
     """List the causes that were found, the first to mend first."""
     lines = [
-        (one["title"], one["count"], one["evidence"], one["line"], one["gain"])
-        for one in told["findings"]
+        (finding["title"], finding["count"], finding["evidence"], finding["line"], finding["gain"])
+        for finding in report["findings"]
     ]
     return pd.DataFrame(
         lines, columns=["cause", "requests", "evidence", "change", "gain"]
@@ -173,16 +173,16 @@ def draw_requests(ax: Axes, rows: pd.DataFrame, contender: str) -> None:
     ax.set_ylim(len(table), -1)
 
 
-def draw_time(ax: Axes, told: Mapping[str, Mapping[str, Any]]) -> None:
+def draw_time(ax: Axes, reports: Mapping[str, Mapping[str, Any]]) -> None:
     """Draw what each second went to, a bar a run, each part with its name where it is wide enough."""
-    longest_s = max(one["wall_s"] for one in told.values())
-    for place, one in enumerate(told.values()):
+    longest_s = max(report["wall_s"] for report in reports.values())
+    for place, report in enumerate(reports.values()):
         left = 0.0
-        for what, seconds in one["time_s"].items():
-            ax.barh(place, seconds, left=left, color=_TIME[what], height=0.6)
+        for phase, seconds in report["time_s"].items():
+            ax.barh(place, seconds, left=left, color=_TIME[phase], height=0.6)
             if seconds > 0.12 * longest_s:
                 middle = left + seconds / 2
-                ax.text(middle, place - 0.42, what, ha="center", va="center", size="small")
+                ax.text(middle, place - 0.42, phase, ha="center", va="center", size="small")
             left += seconds
-    ax.set_yticks(range(len(told)), [*told])
-    ax.set_ylim(len(told) - 0.5, -0.6)
+    ax.set_yticks(range(len(reports)), [*reports])
+    ax.set_ylim(len(reports) - 0.5, -0.6)

@@ -1,6 +1,6 @@
 """Which releases changed what an access requests: file objects, trees, coordinates, shards and writes."""
 
-from helpers.parameters import Study, later
+from helpers.parameters import Study, lazy_import
 
 STUDY = Study(
     name="request-jumps",
@@ -8,9 +8,9 @@ STUDY = Study(
     by_name=("file-objects", "groups-and-arrays"),
     least_blocks=2,
     fragments={
-        "ledger-data.md": later("studies.request_jumps.news", "write_data"),
-        "ledger-news.md": later("studies.request_jumps.news", "write_news"),
-        "ledger-table.md": later("studies.request_jumps.news", "write_table"),
+        "ledger-data.md": lazy_import("studies.request_jumps.news", "write_data"),
+        "ledger-news.md": lazy_import("studies.request_jumps.news", "write_news"),
+        "ledger-table.md": lazy_import("studies.request_jumps.news", "write_table"),
     },
-    served={"request-ledger/jumps.atom": later("studies.request_jumps.news", "write_feed")},
+    served={"request-ledger/jumps.atom": lazy_import("studies.request_jumps.news", "write_feed")},
 )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from helpers.parameters import Study, later
+from helpers.parameters import Study, lazy_import
 
 
 def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
@@ -19,8 +19,8 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
     >>> count_work({**shapes, **asked, "client_chunk_shapes": [[1, 4, 10, 10]], "client_n_chunks": [2]})
     (50.0, 14000)
     """
-    each = [values.get("n_steps") or n for n in values["n_threads"]]  # older records have no such
-    n_steps = len(values["concurrency"]) * values["n_blocks"] * sum(each)
+    counts = [values.get("n_steps") or n for n in values["n_threads"]]  # older records have no such
+    n_steps = len(values["concurrency"]) * values["n_blocks"] * sum(counts)
     n_elements = n_steps * math.prod(values["array_shape"][1:])
     n_chunks = n_elements / math.prod(values["chunk_shape"])
     n_reads = len(values["clients"]) * values["n_blocks"]
@@ -34,5 +34,7 @@ STUDY = Study(
     headline="setting-to-copy",
     by_name=("other-region", "fixed-delay", "one-pipe", "real-s3"),
     # what the published case asks for, scaled
-    expect=later("helpers.cost_tables", "expect_like", "requests-in-flight/in-region", count_work),
+    expect=lazy_import(
+        "helpers.cost_tables", "expect_like", "requests-in-flight/in-region", count_work
+    ),
 )

@@ -58,7 +58,9 @@ def find_safe(
     """
     worst = statistics.measured(rows).groupby("contender")["refused"].max()
     is_over = expected.set_index("contender")["is_over_rate"]
-    return [one for one in settings if worst[one.name] == 0 and not is_over[one.name]]
+    return [
+        setting for setting in settings if worst[setting.name] == 0 and not is_over[setting.name]
+    ]
 
 
 def choose(
@@ -69,18 +71,18 @@ def choose(
     Quickest are the best and those that cannot be told apart from it; of equals the one of
     fewer threads is taken. None if no setting is safe.
     """
-    by_name = {one.name: one for one in safe}
+    by_name = {setting.name: setting for setting in safe}
     if not by_name:
         return None, None
     measured = statistics.measured(rows)
     copied = str(measured.loc[measured["contender"] == control, "control_of"].iloc[0])
     if copied not in by_name:
         raise UserError("control", f"of {copied}, which was refused", "of a safe setting")
-    found = ranking.rank(
+    ranked = ranking.rank(
         measured[measured["contender"].isin([*by_name, control])], control=control, value="s_per_gb"
     )
-    equals = [by_name[name] for name in found.fastest if name in by_name]
-    return min(equals, key=lambda one: (one.in_flight, one.n_threads)), found
+    equals = [by_name[name] for name in ranked.fastest if name in by_name]
+    return min(equals, key=lambda setting: (setting.in_flight, setting.n_threads)), ranked
 
 
 def tabulate(
@@ -89,7 +91,7 @@ def tabulate(
     """Tabulate each setting: what it read and asked, and what was refused, measured and predicted."""
     measured = statistics.measured(rows).groupby("contender")
     table = pd.DataFrame(
-        [(one.name, one.n_threads, one.concurrency) for one in settings],
+        [(setting.name, setting.n_threads, setting.concurrency) for setting in settings],
         columns=["contender", "threads", "concurrency"],
     ).set_index("contender")
     table = table.join(measured[["mb_per_s", "share", "asked_per_s"]].median())
@@ -137,19 +139,16 @@ def compare_ends(
     """Compute by how much the lead of the first client falls from the smallest chunks to the largest."""
     times = statistics.measured(rows).pivot_table("read_s", ["block", "chunk_mb"], "contender")
     logs = (times[client] / times[first]).map(np.log).unstack().dropna()
-    found = statistics.ratio_interval((logs.iloc[:, 0] - logs.iloc[:, -1]).to_numpy())
-    told = "lead at the smallest chunks over that at the largest, read_s"
-    noise = max(one.noise for (name, _), one in leads.items() if name == client)
-    return replace(found, quantity=told, noise=noise)
+    fall = statistics.ratio_interval((logs.iloc[:, 0] - logs.iloc[:, -1]).to_numpy())
+    quantity = "lead at the smallest chunks over that at the largest, read_s"
+    noise = max(interval.noise for (name, _), interval in leads.items() if name == client)
+    return replace(fall, quantity=quantity, noise=noise)
 
 
-def can_rank_clients(rows: pd.DataFrame, clients: Sequence[str], n_processors: int) -> bool:
+def can_rank_clients(rows: pd.DataFrame, clients: Sequence[str]) -> bool:
     """Judge whether rows rank clients at every size of a chunk."""
     names = [name for name in clients if not name.startswith("control")]
-    return all(
-        statistics.can_rank(part, *names, n_processors=n_processors)
-        for _, part in rows.groupby("chunk_mb")
-    )
+    return all(statistics.can_rank(part, *names) for _, part in rows.groupby("chunk_mb"))
 
 
 def tabulate_flight(rows: pd.DataFrame, most: int) -> pd.DataFrame:
@@ -162,19 +161,19 @@ def tabulate_flight(rows: pd.DataFrame, most: int) -> pd.DataFrame:
     read = statistics.measured(rows[rows["control_of"] == ""])
     n_chunks = (read["array_nbytes"] / read["chunk_mb"] / 1e6).round()
     named = read.assign(waves=n_chunks / most, read_mb_per_s=read["mb_per_s"])
-    by = named.groupby(["contender", "chunk_mb"])
-    table = by[["read_mb_per_s", "in_flight", "waves"]].median()
+    grouped = named.groupby(["contender", "chunk_mb"])
+    table = grouped[["read_mb_per_s", "in_flight", "waves"]].median()
     of = {
         "busiest thread (%)": statistics.thread_share,
         "all CPU time, at most (%)": statistics.client_share,
     }
     shares = {
-        (name, mb): {spelt: 100 * share(part, name) for spelt, share in of.items()}
+        (name, mb): {column: 100 * share(part, name) for column, share in of.items()}
         for mb, part in rows.groupby("chunk_mb")
         for name in read["contender"].unique()
     }
     computed = pd.DataFrame(shares).T
-    return table.assign(**{spelt: computed[spelt] for spelt in of})
+    return table.assign(**{column: computed[column] for column in of})
 
 
 PUBLISHED = "s3fs on S3, 2025"
@@ -201,17 +200,19 @@ def compare_fakes() -> pd.DataFrame:
     published = read_published_leads().assign(low=np.nan, high=np.nan, network="real S3, 2025")
     published, lines = published.assign(s3fs="one request"), []
     for network, case in _FAKES.items():
-        found = read_findings(ROOT / "results" / "reference" / "requests-in-flight" / f"{case}.csv")
+        findings = read_findings(
+            ROOT / "results" / "reference" / "requests-in-flight" / f"{case}.csv"
+        )
         for (s3fs, key), mb in itertools.product(_ASKS.items(), published["chunk_mb"]):
-            one = found[f"lead-{key}-{mb:.2g}-mb"]
-            lines.append([s3fs, network, mb, one.value, one.low, one.high])
+            lead = findings[f"lead-{key}-{mb:.2g}-mb"]
+            lines.append([s3fs, network, mb, lead.value, lead.low, lead.high])
     columns = ["s3fs", "network", "chunk_mb", "lead", "low", "high"]
     return pd.concat([published[columns], pd.DataFrame(lines, columns=columns)], ignore_index=True)
 
 
-def tell_code(one: Setting) -> str:
+def write_code(setting: Setting) -> str:
     """Write a setting as the lines that a user copies."""
     return (
-        f'zarr.config.set({{"async.concurrency": {one.concurrency}}})\n'
-        f'dask.config.set(scheduler="threads", num_workers={one.n_threads})'
+        f'zarr.config.set({{"async.concurrency": {setting.concurrency}}})\n'
+        f'dask.config.set(scheduler="threads", num_workers={setting.n_threads})'
     )

@@ -15,7 +15,7 @@ from wire.models import transfer
 from wire.models.transfer import network_of
 
 
-def predict(
+def predict_settings(
     calibrated: pd.DataFrame,
     settings: Sequence[Setting],
     profile: Profile,
@@ -42,28 +42,33 @@ def predict(
         read, `is_over_rate`, as a longer one would be, and `fits_burst`, where nothing can be.
     """
     rows = calibrated[calibrated["phase"] == "calibration"]
-    seen: dict[str, Any] = rows.set_index("contender").to_dict("index")  # type: ignore[assignment]
+    calibrated_rows: dict[str, Any] = rows.set_index("contender").to_dict("index")  # type: ignore[assignment]
     lines, cores = [], n_processors or n_cores()
-    for one in settings:
-        row, n_all = {**seen[one.name], "n_workers": 1}, one.count_steps(n_steps) * n_chunks
+    for setting in settings:
+        row, n_all = (
+            {**calibrated_rows[setting.name], "n_workers": 1},
+            setting.count_steps(n_steps) * n_chunks,
+        )
         wire_nbytes = row["wire_nbytes"] / n_all
-        network = network_of(profile, streams_per_worker=one.in_flight)
+        network = network_of(profile, streams_per_worker=setting.in_flight)
         client = transfer.read_client(
             [row],
             n_chunks=n_all,
             n_cores=cores,
-            connections_per_worker=one.in_flight,
+            connections_per_worker=setting.in_flight,
         )
-        found = transfer.predict(network, client, n_chunks=n_all, n_workers=1, n_cores=cores)
+        prediction = transfer.predict_transfer(
+            network, client, n_chunks=n_all, n_workers=1, n_cores=cores
+        )
         request_s = network.first_byte_mean_s + wire_nbytes / network.stream_nbytes_per_s
-        asks = min(one.in_flight / request_s, network.aggregate_nbytes_per_s / wire_nbytes)
+        asks = min(setting.in_flight / request_s, network.aggregate_nbytes_per_s / wire_nbytes)
         rate, burst = network.requests_per_s, BURST_S * network.requests_per_s
-        excess = max(min(one.in_flight, n_all), n_all * (1 - rate / asks))
+        excess = max(min(setting.in_flight, n_all), n_all * (1 - rate / asks))
         lines.append(
             {
-                "contender": one.name,
-                "predicted_mb_per_s": row["wire_nbytes"] / found.seconds / 1e6,
-                "limit": found.limit,
+                "contender": setting.name,
+                "predicted_mb_per_s": row["wire_nbytes"] / prediction.seconds / 1e6,
+                "limit": prediction.limit,
                 "asks_per_s": asks,
                 "is_refused": excess > burst,
                 "is_over_rate": asks > rate,

@@ -57,7 +57,7 @@ class Setting:
 
 def list_settings(n_threads: Sequence[int], concurrency: Sequence[int]) -> list[Setting]:
     """List every combination."""
-    return [Setting(*one) for one in itertools.product(n_threads, concurrency)]
+    return [Setting(*pair) for pair in itertools.product(n_threads, concurrency)]
 
 
 def find_twin(client: str, clients: Sequence[str]) -> str | None:
@@ -110,10 +110,10 @@ class TunedRead(Steps):
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
-        one = self.setting
-        threads = {"n_threads": one.n_threads, "async.concurrency": one.concurrency}
-        told = {"codec": self.stored.codec, "layout": "zarr", "cache_state": CACHE_STATE}
-        return {**told, **threads, "concurrency": one.in_flight}
+        setting = self.setting
+        threads = {"n_threads": setting.n_threads, "async.concurrency": setting.concurrency}
+        settings = {"codec": self.stored.codec, "layout": "zarr", "cache_state": CACHE_STATE}
+        return {**settings, **threads, "concurrency": setting.in_flight}
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes of the steps that are read, and their share of those stored."""
@@ -129,16 +129,16 @@ class TunedRead(Steps):
 
     def open(self) -> da.Array:
         """Open the array, with a step of time in each task; the checksums are what it returns."""
-        place = self.stored.seen_from(self.testbed.far).at("zarr")
+        place = self.stored.seen_from(self.testbed.far).locate("zarr")
         extents = (1, *self.stored.shape[1:])
         blocks = dict(zip(self.stored.dimensions, extents, strict=True))
-        how: Any = {"chunks": blocks, "mask_and_scale": False, "decode_times": False}
+        options: Any = {"chunks": blocks, "mask_and_scale": False, "decode_times": False}
         if self.client == OBSTORE:
-            dataset = xr.open_zarr(self._open_store(place), **how)
+            dataset = xr.open_zarr(self._open_store(place), **options)
         elif self.client in POOLS:
-            told = place.fsspec_options() | {"max_concurrency": 1}
-            told["config_kwargs"] |= {"max_pool_connections": POOLS[self.client]}
-            dataset = xr.open_zarr(place.url, storage_options=told, **how)
+            storage_options = place.fsspec_options() | {"max_concurrency": 1}
+            storage_options["config_kwargs"] |= {"max_pool_connections": POOLS[self.client]}
+            dataset = xr.open_zarr(place.url, storage_options=storage_options, **options)
         else:
             dataset = READERS[self.client].open(place, blocks)
         n_steps = self.setting.count_steps(self.n_steps)

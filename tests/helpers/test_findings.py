@@ -12,7 +12,7 @@ from helpers.findings import (
     UNSTABLE_MARK,
     Claim,
     Finding,
-    Found,
+    FindingLike,
     describe_noise,
     format_finding,
     read_findings,
@@ -99,7 +99,7 @@ def test_unstable_is_said_of_a_quantity_by_its_own_noise(
 
 
 UNKNOWN = math.nan
-CLAIMS: list[tuple[Found, bool, str]] = [
+CLAIMS: list[tuple[FindingLike, bool, str]] = [
     (Interval(1.5, 1.25, 1.75, n=5), True, "holds"),
     (Interval(1.5, 0.9, 1.75, n=5), False, "does not hold"),
     (Interval(1.5, UNKNOWN, UNKNOWN, n=1), False, "not decided"),  # NaN > 1 is no answer
@@ -114,7 +114,7 @@ CLAIMS: list[tuple[Found, bool, str]] = [
 
 @pytest.mark.parametrize(("found", "holds", "expected"), CLAIMS)
 def test_a_claim_holds_or_not_or_is_not_decided(
-    tmp_path: Path, found: Found, holds: bool, expected: str
+    tmp_path: Path, found: FindingLike, holds: bool, expected: str
 ) -> None:
     """What one block, or nothing, cannot judge is neither true nor false, in the file too."""
     claims = {"claim": Claim(holds, of=("plain", "gain"))}

@@ -20,7 +20,7 @@ from helpers import parameters
 from helpers.parameters import ArrayShape, Contains, DilationOrAuto, OneOf
 from helpers.paths import ROOT
 from runner import cases
-from runner.cases import find_parameters, find_studies, list_studies
+from runner.cases import find_parameters, find_studies, find_study, list_studies
 from tests.refusals import refused
 
 MODELS = {name: find_parameters(name) for name in list_studies()}
@@ -161,6 +161,12 @@ def test_cases_are_what_their_study_can_run_with(path: Path) -> None:
     schema = json.loads((ROOT / "parameters" / f"{path.parts[-2]}.schema.json").read_text())
     jsonschema.validate(yaml.safe_load(text) or {}, schema)
     cases.read_parameters(cases.Case(path.parts[-3], path.parts[-2], path.stem))
+
+
+@pytest.mark.parametrize("name", list_studies())
+def test_a_study_has_one_name(name: str) -> None:
+    """That of its folder is that of its results and, from its parameters, that of each row."""
+    assert (find_study(name).name, find_parameters(name).study) == (name, name)
 
 
 def test_a_run_of_all_has_at_most_twelve_cases() -> None:

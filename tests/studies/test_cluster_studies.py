@@ -27,6 +27,7 @@ from studies.cluster_studies.sources import (
     limit_link,
     make_layouts,
 )
+from studies.cluster_studies.workload import ClusterWorkload
 from tests.refusals import refused
 from tests.stores import make_location, make_stored
 from wire.bed.networks import get_profile
@@ -39,7 +40,7 @@ class Place:
     """An array in every layout, and who reads it."""
 
     array: StoredArray
-    made: dict[str, Entry]
+    entries: dict[str, Entry]
     cluster: Cluster
     testbeds: dict[bool, Testbed]  # by whether it is the server's
 
@@ -47,7 +48,7 @@ class Place:
         """Read a source in the steps of a measurement; `wrong` replaces what it is held to."""
         one = SOURCES[name]
         testbed = self.testbeds[one.layout == "opendap"]
-        made = self.made.get(one.layout)
+        made = self.entries.get(one.layout)
         way = SourceRead(self.array, one.reader, testbed, self.cluster, one, made)
         way = replace(way, **wrong)
         way.prepare()
@@ -81,6 +82,18 @@ def test_every_source_gives_what_was_written(place: Place, name: str) -> None:
     assert counts["n_failed_requests"] == 0
 
 
+def test_each_worker_is_a_machine_of_its_own() -> None:
+    """CPUs that count are those of each worker, so this machine has to give as many times more."""
+    case = {"contenders": [], "entries": ["cesm"], "n_workers": [1, 3], "threads_per_worker": 2}
+    absent: Any = {"cesm": {"reason": "nobody answers"}}
+    nothing: Any = None
+    workload = ClusterWorkload(
+        case | {"dilation_per_worker": 1.0}, nothing, nothing, {}, {}, {}, absent
+    )
+    planned = workload.make_contenders(None)
+    assert [contender.n_machines for contender in planned] == [1, 3, 3]
+
+
 def test_wrong_values_are_found(place: Place) -> None:
     """A chunk or a sum that differs is an error, and no row."""
     wrong = place.array.checksums.copy()
@@ -88,17 +101,17 @@ def test_wrong_values_are_found(place: Place) -> None:
     for name in ("opendap", "tiledb", "zarr-array"):
         with pytest.raises(CheckError, match="1 of 12 chunks differ"):
             place.read(name, stored=replace(place.array, checksums=wrong))
-    made = place.made["csv"]
+    made = place.entries["csv"]
     sums = [*made.facts["sums"][:-1], made.facts["sums"][-1] + 1]
     with pytest.raises(CheckError, match="csv reads other rows"):
-        place.read("csv", made=replace(made, facts={"sums": sums}))
+        place.read("csv", entry=replace(made, facts={"sums": sums}))
 
 
 def test_slices_of_the_server_are_right(place: Place) -> None:
     """Boxes at random, by the netCDF library: what other servers of the kind give wrong."""
     address = place.testbeds[True].far
     dataset = opendap.OPENDAP.open(address, None)
-    values = READERS["zarr-obstore"].open(place.array.at("zarr"), None)["temperature"]
+    values = READERS["zarr-obstore"].open(place.array.locate("zarr"), None)["temperature"]
     draw = np.random.default_rng(0)
     for _ in range(20):
         ends = [np.sort(draw.choice(n + 1, 2, replace=False)) for n in place.array.shape]
@@ -108,12 +121,12 @@ def test_slices_of_the_server_are_right(place: Place) -> None:
 
 def test_one_parquet_file_is_let_under_a_wide_limit(place: Place) -> None:
     """Whole or by groups, both are let; no process is ended here."""
-    folder, made = place.array.location / "tables" / "parquet", place.made["parquet"]
+    folder, made = place.array.location / "tables" / "parquet", place.entries["parquet"]
     for how in ("whole", "groups"):
         way = apart.ParquetApart(folder, made, how, held_nbytes=1_000_000)
         assert way.check(way.read(None)) == "sums of bits of 14400 rows"
         with pytest.raises(CheckError, match=f"one Parquet file, {how}"):
-            replace(way, made=replace(made, facts={"sums": []})).check([1])
+            replace(way, entry=replace(made, facts={"sums": []})).check([1])
     assert way.check(apart.ENDED) == apart.ENDED
 
 
@@ -121,7 +134,7 @@ def test_one_parquet_file_may_end_its_process(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C++ aborts where it cannot allocate, which is a row; an error of another kind is told."""
-    folder, made = place.array.location / "tables" / "parquet", place.made["parquet"]
+    folder, made = place.array.location / "tables" / "parquet", place.entries["parquet"]
     way = apart.ParquetApart(folder, made, "whole", held_nbytes=1_000_000)
     python = tmp_path / "python"
     monkeypatch.setattr(apart, "sys", SimpleNamespace(executable=str(python)))

@@ -32,25 +32,25 @@ from wire.models.access import (
     expected_touched,
 )
 from wire.models.transfer import (
-    Client,
+    ClientModel,
     Network,
     Step,
     count_waits,
     find_dependencies,
     fit_client,
     network_of,
-    predict,
+    predict_transfer,
     replay,
     simulate,
 )
 
 MB = 1e6
 FREE = Network()
-DECODES = Client(MB, cpu_s_per_chunk=0.01)
+DECODES = ClientModel(MB, cpu_s_per_chunk=0.01)
 
 
 def seconds(
-    network: Network, client: Client, n_chunks: int, n_workers: int = 1, n_cores: float = 4
+    network: Network, client: ClientModel, n_chunks: int, n_workers: int = 1, n_cores: float = 4
 ) -> float:
     """Simulate one read."""
     return simulate(network, client, n_chunks, n_workers=n_workers, n_cores=n_cores, seed=0)
@@ -60,35 +60,35 @@ def seconds(
     ("network", "client", "n_chunks", "n_workers", "expected_s"),
     [
         # one connection: each chunk its latency and its bytes over the stream
-        (Network(0.01, 0.01, 100 * MB), Client(MB), 10, 1, 10 * (0.01 + 0.01)),
-        (Network(0.03, 0.03), Client(MB), 7, 1, 7 * 0.03),
-        (Network(stream_nbytes_per_s=50 * MB), Client(5 * MB), 4, 1, 4 * 0.1),
+        (Network(0.01, 0.01, 100 * MB), ClientModel(MB), 10, 1, 10 * (0.01 + 0.01)),
+        (Network(0.03, 0.03), ClientModel(MB), 7, 1, 7 * 0.03),
+        (Network(stream_nbytes_per_s=50 * MB), ClientModel(5 * MB), 4, 1, 4 * 0.1),
         # two requests a chunk wait twice, half a request half as long
-        (Network(0.01, 0.01), Client(MB, 2.0), 10, 1, 10 * 2 * 0.01),
-        (Network(0.01, 0.01), Client(MB, 0.5), 10, 1, 10 * 0.5 * 0.01),
+        (Network(0.01, 0.01), ClientModel(MB, 2.0), 10, 1, 10 * 2 * 0.01),
+        (Network(0.01, 0.01), ClientModel(MB, 0.5), 10, 1, 10 * 0.5 * 0.01),
         # four connections share ten chunks: three rounds
-        (Network(0.01, 0.01, 100 * MB), Client(MB), 10, 4, 3 * 0.02),
-        (Network(0.01, 0.01, 100 * MB), Client(MB, connections_per_worker=4), 10, 1, 3 * 0.02),
+        (Network(0.01, 0.01, 100 * MB), ClientModel(MB), 10, 4, 3 * 0.02),
+        (Network(0.01, 0.01, 100 * MB), ClientModel(MB, connections_per_worker=4), 10, 1, 3 * 0.02),
         # as many connections as chunks: all at once, over the link
-        (Network(aggregate_nbytes_per_s=100 * MB), Client(MB), 50, 50, 50 / 100),
-        (Network(0.02, 0.02, 100 * MB, 100 * MB), Client(MB), 50, 50, 0.02 + 50 / 100),
+        (Network(aggregate_nbytes_per_s=100 * MB), ClientModel(MB), 50, 50, 50 / 100),
+        (Network(0.02, 0.02, 100 * MB, 100 * MB), ClientModel(MB), 50, 50, 0.02 + 50 / 100),
         # the link is shared only as far as streams reach: 4 streams of 10 below 100
-        (Network(0, 0, 10 * MB, 100 * MB), Client(MB), 8, 4, 2 * 0.1),
+        (Network(0, 0, 10 * MB, 100 * MB), ClientModel(MB), 8, 4, 2 * 0.1),
         # four processors, one chunk a connection: two rounds, or eight at half speed
-        (FREE, Client(MB, cpu_s_per_chunk=0.1), 8, 4, 2 * 0.1),
-        (FREE, Client(MB, cpu_s_per_chunk=0.1), 8, 8, 8 * 0.1 / 4),
+        (FREE, ClientModel(MB, cpu_s_per_chunk=0.1), 8, 4, 2 * 0.1),
+        (FREE, ClientModel(MB, cpu_s_per_chunk=0.1), 8, 8, 8 * 0.1 / 4),
         # waiting costs no processor
-        (FREE, Client(MB, wait_s_per_chunk=0.1), 8, 8, 0.1),
+        (FREE, ClientModel(MB, wait_s_per_chunk=0.1), 8, 8, 0.1),
         # requests leave at 100/s: the last of 50 half a second late, less one gap
-        (Network(requests_per_s=100), Client(MB), 50, 50, 49 / 100),
-        (Network(requests_per_s=100), Client(MB, 2.0), 50, 50, 98 / 100),
+        (Network(requests_per_s=100), ClientModel(MB), 50, 50, 49 / 100),
+        (Network(requests_per_s=100), ClientModel(MB, 2.0), 50, 50, 98 / 100),
         # overlapped: the next chunk arrives while this one is decoded, only the last waits
         (Network(0.01, 0.01), DECODES, 10, 1, 10 * 0.02),
         (Network(0.01, 0.01), replace(DECODES, is_overlapped=True), 10, 1, 11 * 0.01),
     ],
 )
 def test_closed_forms(
-    network: Network, client: Client, n_chunks: int, n_workers: int, expected_s: float
+    network: Network, client: ClientModel, n_chunks: int, n_workers: int, expected_s: float
 ) -> None:
     """Reads that can be computed by hand take as long as by hand."""
     assert seconds(network, client, n_chunks, n_workers) == pytest.approx(expected_s, rel=1e-6)
@@ -97,17 +97,19 @@ def test_closed_forms(
 @pytest.mark.parametrize(
     ("network", "client", "n_workers", "limit"),
     [
-        (Network(0.1, 0.2, 100 * MB), Client(MB), 1, "latency"),
-        (Network(0.001, 0.001, 10 * MB), Client(MB), 1, "stream"),
-        (Network(0.001, 0.001, 100 * MB, 100 * MB), Client(MB), 40, "shared link"),
-        (Network(0.001, 0.001, 100 * MB, requests_per_s=20), Client(MB), 40, "request rate"),
-        (Network(0.001, 0.001, 100 * MB), Client(MB, cpu_s_per_chunk=0.1), 40, "processors"),
+        (Network(0.1, 0.2, 100 * MB), ClientModel(MB), 1, "latency"),
+        (Network(0.001, 0.001, 10 * MB), ClientModel(MB), 1, "stream"),
+        (Network(0.001, 0.001, 100 * MB, 100 * MB), ClientModel(MB), 40, "shared link"),
+        (Network(0.001, 0.001, 100 * MB, requests_per_s=20), ClientModel(MB), 40, "request rate"),
+        (Network(0.001, 0.001, 100 * MB), ClientModel(MB, cpu_s_per_chunk=0.1), 40, "processors"),
     ],
 )
-def test_names_what_binds(network: Network, client: Client, n_workers: int, limit: str) -> None:
+def test_names_what_binds(
+    network: Network, client: ClientModel, n_workers: int, limit: str
+) -> None:
     """Where one limit takes nearly all the time, it is the one named; the time is the median of nine draws."""
     counts: dict[str, Any] = {"n_workers": n_workers, "n_cores": 2}
-    found = predict(network, client, n_chunks=40, **counts)
+    found = predict_transfer(network, client, n_chunks=40, **counts)
     draws = {simulate(network, client, 40, **counts, seed=seed) for seed in range(9)}
     assert found.limit == limit and found.seconds == statistics.median(draws)
 
@@ -118,7 +120,7 @@ def test_names_what_binds(network: Network, client: Client, n_workers: int, limi
 )
 def test_fit_finds_a_known_client(cpu_s: float, wait_s: float, is_overlapped: bool) -> None:
     """From times at one worker and at many, processor and waiting time come back."""
-    known = Client(
+    known = ClientModel(
         MB,
         connections_per_worker=2,
         cpu_s_per_chunk=cpu_s,
@@ -227,7 +229,9 @@ def test_the_closed_form_follows_the_simulation(name: str) -> None:
         for n_chunks in np.exp(rng.uniform(0, math.log(300), 15)).astype(int):
             nbytes = math.exp(rng.uniform(*np.log([2e4, 1.5e7])))
             cpu_s = 1e-3 + 4e-9 * nbytes
-            client = Client(nbytes, connections_per_worker=n_connections, cpu_s_per_chunk=cpu_s)
+            client = ClientModel(
+                nbytes, connections_per_worker=n_connections, cpu_s_per_chunk=cpu_s
+            )
             drawn = [
                 simulate(network, client, int(n_chunks), n_workers=1, n_cores=1, seed=seed)
                 for seed in range(41)
@@ -245,7 +249,7 @@ def test_the_closed_form_follows_the_simulation(name: str) -> None:
 def test_tails_are_those_of_simulated_reads(name: str, n_chunks: int, nbytes: float) -> None:
     """The 95th percentile is that of the last first byte of a wave."""
     network = network_of(get_profile(name))
-    client = Client(nbytes, connections_per_worker=64, cpu_s_per_chunk=1e-4)
+    client = ClientModel(nbytes, connections_per_worker=64, cpu_s_per_chunk=1e-4)
     drawn = [
         simulate(network, client, n_chunks, n_workers=1, n_cores=1, seed=seed)
         for seed in range(300)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from helpers.paths import ROOT
 from tests.refusals import refused
-from wire.models.transfer import Client, Network, simulate
+from wire.models.transfer import ClientModel, Network, simulate
 from wire.scaling import fit, fit_curve
 
 SIZES = [1, 2, 4, 8, 16, 32]
@@ -28,7 +28,7 @@ def simulate_curve(
 ) -> list[float]:
     """Simulate reads of two connections a worker that take about 0.51 s for a chunk of 1 MB."""
     network = Network(0.4, 0.6, stream_nbytes_per_s=10e6, aggregate_nbytes_per_s=link)
-    client = Client(1e6, connections_per_worker=2)
+    client = ClientModel(1e6, connections_per_worker=2)
     return [
         start_s + simulate(network, client, n_chunks, n_workers=n, n_cores=1e3, seed=n)
         for n in sizes

@@ -87,8 +87,8 @@ def create_zarr(
     """Create an array in a Zarr v3 group; what an interrupted write has left there is deleted."""
     compressor, name = None, codec.removeprefix("blosc-")
     if codec != "none":
-        how: Any = {"cname": name, "clevel": BLOSC_LEVEL, "shuffle": "shuffle", "typesize": 4}
-        compressor = zarr.codecs.BloscCodec(**how)
+        settings: Any = {"cname": name, "clevel": BLOSC_LEVEL, "shuffle": "shuffle", "typesize": 4}
+        compressor = zarr.codecs.BloscCodec(**settings)
     return zarr.create_group(store, overwrite=True, zarr_format=3).create_array(
         variable,
         shape=shape,
@@ -127,8 +127,8 @@ def write_netcdf(
     by the netCDF library: with h5py, Blosc fails to write in a process that
     has imported netCDF4 before, which brings an HDF5 of its own.
     """
-    how: dict[str, Any] = {"complevel": BLOSC_LEVEL, "blosc_shuffle": 1}  # of bytes
-    how["compression"] = None if codec == "none" else codec.replace("-", "_")
+    filters: dict[str, Any] = {"complevel": BLOSC_LEVEL, "blosc_shuffle": 1}  # of bytes
+    filters["compression"] = None if codec == "none" else codec.replace("-", "_")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "array.nc"
         with netCDF4.Dataset(path, "w") as file:
@@ -140,7 +140,7 @@ def write_netcdf(
                 DIMENSIONS,
                 chunksizes=chunk_shape,
                 fill_value=FILL,
-                **how,
+                **filters,
             )
             for block, values in blocks():
                 target[block] = values
@@ -153,11 +153,11 @@ WRITERS: Mapping[str, Callable[..., None]] = {"zarr": write_zarr, "netcdf": writ
 """Layouts that are written block by block."""
 
 
-def put_folder(made: Path, into: Location) -> None:
+def put_folder(source: Path, into: Location) -> None:
     """Put all files of a folder of this machine below a location, under the same names."""
     client = into.obstore()
-    for path in sorted(path for path in made.rglob("*") if path.is_file()):
-        obstore.put(client, path.relative_to(made).as_posix(), path)
+    for path in sorted(path for path in source.rglob("*") if path.is_file()):
+        obstore.put(client, path.relative_to(source).as_posix(), path)
 
 
 def open_virtual(netcdf: Location, variable: str) -> xr.Dataset:
@@ -203,8 +203,8 @@ def _open_zarr(store: Any, **options: Any) -> xr.Dataset:
 
 
 def _open_with_fsspec(location: Location, chunks: Chunks, **options: Any) -> xr.Dataset:
-    told = {**location.fsspec_options(), **options}
-    return _open_zarr(location.url, storage_options=told, chunks=chunks)
+    storage_options = {**location.fsspec_options(), **options}
+    return _open_zarr(location.url, storage_options=storage_options, chunks=chunks)
 
 
 def _open_with_obstore(location: Location, chunks: Chunks) -> xr.Dataset:

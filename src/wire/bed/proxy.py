@@ -33,7 +33,7 @@ class Proxy:
         self.endpoint_url = f"http://127.0.0.1:{port}"
         """Where clients find the store through the proxy."""
 
-    def find_lost(self) -> str:
+    def find_dead_process(self) -> str:
         """Describe in a line that the proxy has ended; empty while it runs."""
         code = self._process.poll()
         return (
@@ -49,7 +49,7 @@ class Proxy:
             except (EOFError, OSError):
                 with suppress(subprocess.TimeoutExpired):
                     self._process.wait(GRACE_S)
-                raise UserError("proxy", self.find_lost() or "it does not answer") from None
+                raise UserError("proxy", self.find_dead_process() or "it does not answer") from None
 
     def emulate(self, profile: Profile, *, dilation: float | None = None) -> None:
         """Emulate a network on the requests that arrive from now on, maybe at another dilation."""

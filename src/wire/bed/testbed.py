@@ -294,9 +294,9 @@ class Testbed:
         if self.proxy is not None:
             self.proxy.set_tag(tag)
 
-    def find_lost(self) -> str:
+    def find_dead_process(self) -> str:
         """Describe in a line that the proxy has ended; empty while it runs."""
-        return "" if self.proxy is None else self.proxy.find_lost()
+        return "" if self.proxy is None else self.proxy.find_dead_process()
 
     def take_trace(self) -> list[RequestRow]:
         """Return the requests since the last call; none where nothing traces."""

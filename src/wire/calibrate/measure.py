@@ -187,7 +187,7 @@ class MeasuringClient:
     target: Target
     purse: Purse
     plan: MeasurementPlan
-    seen: Observations = field(default_factory=Observations)
+    observations: Observations = field(default_factory=Observations)
     n_in_a_row: int = 0  # failures since the last answer
     waited_s: float = 0.0  # in vain, over all
     reason: str = ""  # of the last
@@ -207,7 +207,7 @@ class MeasuringClient:
             failed = Transfer(asked_s, time.perf_counter(), (), describe_failure(error))
             self.reason = failed.problem
             if failed.is_throttled:  # which is an answer
-                self.seen.n_throttled += 1
+                self.observations.n_throttled += 1
             else:
                 self.n_in_a_row += 1
                 self.waited_s += failed.ended_s - asked_s
@@ -260,7 +260,7 @@ class MeasuringClient:
 
     async def measure(self) -> Observations:
         """Take all parts, or say why there is nothing whole."""
-        observed = self.seen
+        observed = self.observations
         await self.ask(N_LANES, N_LANES)  # which open connections
         delays = await self.ask(self.plan.n_delays - N_LANES, N_LANES)
         observed.delays_s = [
@@ -280,18 +280,20 @@ class MeasuringClient:
             nbytes = min(wanted, self.plan.stream_nbytes, self.target.nbytes)
             transfers = await self.together(1, nbytes)
             if rate is not None and transfers is not None:
-                self.seen.streams_mb_per_s.append(transfers)
+                self.observations.streams_mb_per_s.append(transfers)
             rate = transfers or rate
             wanted = int(1e6 * _WINDOW_S * rate) if rate else wanted
-        window_s = max(_WINDOW_S, _DELAYS * float(np.quantile(self.seen.delays_s or [0.0], 0.95)))
+        window_s = max(
+            _WINDOW_S, _DELAYS * float(np.quantile(self.observations.delays_s or [0.0], 0.95))
+        )
         for n in self.plan.together_nbytes:
-            if self.seen.has_growth_ended or not self.seen.streams_mb_per_s:
+            if self.observations.has_growth_ended or not self.observations.streams_mb_per_s:
                 return
-            nbytes = lane_nbytes(self.seen, self.plan, n, window_s=window_s)
+            nbytes = lane_nbytes(self.observations, self.plan, n, window_s=window_s)
             # no more than its requests can bring
             rate = await self.together(n, min(nbytes, N_PIECES * self.target.nbytes))
             if rate is not None:
-                self.seen.together_mb_per_s[n] = rate
+                self.observations.together_mb_per_s[n] = rate
 
     async def _measure_rate(self) -> None:
         """Ask as fast as answers come; where some are refused, then at twice what was let through."""
@@ -302,11 +304,11 @@ class MeasuringClient:
         rate, limit = _answered_per_s(transfers), _find_limit(transfers)
         if rate and any(transfer.is_throttled for transfer in transfers):
             more = await self.ask(n_rest, n_rest, 2 * (limit or rate))
-            self.seen.accepted_per_s = _find_limit(more) or limit
+            self.observations.accepted_per_s = _find_limit(more) or limit
         elif rate:
             more = await self.ask(n_rest, n_connections)
-            rate, self.seen.accepted_per_s = _answered_per_s(more), _find_limit(more)
-        self.seen.answered_per_s = rate or None
+            rate, self.observations.accepted_per_s = _answered_per_s(more), _find_limit(more)
+        self.observations.answered_per_s = rate or None
 
 
 def _answered_per_s(transfers: Sequence[Transfer]) -> float:

@@ -159,7 +159,7 @@ def price_option(assumptions: Assumptions, prices: Mapping[str, float], *, optio
     a, rate, edge = assumptions, assumptions.requests_per_s, 0.0
     if option == "cdn":  # its bytes are never short
         tiles = zipf(round(a.n_datasets) * round(a.tiles_per_dataset), a.zipf)
-        edge = hit_ratio(tiles, rate, Cache(ttl_s=a.ttl_s, n_replicas=N_EDGES))
+        edge = hit_ratio(tiles, rate, CacheModel(ttl_s=a.ttl_s, n_replicas=N_EDGES))
     made_per_s = rate * (1 - edge)
     hit, n_instances = _settle(a, option, made_per_s)
     duration_s = _duration_s(a, option, hit)
@@ -220,10 +220,10 @@ def _settle(a: Assumptions, option: Option, made_per_s: float) -> tuple[float, i
             n_instances = max(1, math.ceil(busy_cpus / usable - 1e-9))
             n_processes = n_instances * a.instance_vcpus
         if option in ("process", "cdn"):
-            cache = Cache(room, a.ttl_s, LIFETIME_S, n_processes)
+            cache = CacheModel(room, a.ttl_s, LIFETIME_S, n_processes)
             hit = hit_ratio(datasets, made_per_s, cache)
         elif option == "redis":
-            hit = hit_ratio(datasets, made_per_s, Cache(ttl_s=a.ttl_s))
+            hit = hit_ratio(datasets, made_per_s, CacheModel(ttl_s=a.ttl_s))
         if abs(hit - before) < 1e-12:
             break
     return hit, n_instances
@@ -280,7 +280,7 @@ N_BISECTIONS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
+class CacheModel:
     """A cache, or several alike that share the requests evenly and know nothing of one another."""
 
     n_items: float = math.inf  # that each has room for
@@ -316,7 +316,7 @@ def zipf(n_items: int, exponent: float) -> tuple[Floats, Floats]:
     return counts, weights / (counts @ weights)
 
 
-def hit_ratio(popularity: tuple[Floats, Floats], requests_per_s: float, cache: Cache) -> float:
+def hit_ratio(popularity: tuple[Floats, Floats], requests_per_s: float, cache: CacheModel) -> float:
     """Predict the share of the requests, those to all replicas together, that find their item."""
     counts, shares = popularity
     rates = shares * requests_per_s / cache.n_replicas

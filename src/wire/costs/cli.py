@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 @click.option("--published", is_flag=True, help="The published figures next to ours.")
 @click.option("--list", "is_list", is_flag=True, help="List assumptions and prices, and stop.")
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
-def costs(price_set: str, published: bool, is_list: bool, is_json: bool, **given: Any) -> None:  # fmt: skip
+def costs(price_set: str, published: bool, is_list: bool, is_json: bool, **pairs: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
     from wire.costs.bill import Assumptions, change_assumptions, describe
     from wire.costs.prices import DEFAULT_REGION, PRICE_UNITS, get_prices
 
-    prices = get_prices(price_set, overrides=read_numbers("price", given["own"]))
-    assumptions = change_assumptions(Assumptions(), read_pairs("set", given["changes"]))
+    prices = get_prices(price_set, overrides=read_numbers("price", pairs["own"]))
+    assumptions = change_assumptions(Assumptions(), read_pairs("set", pairs["changes"]))
     if published:
         from wire.costs.published import compare_published
 

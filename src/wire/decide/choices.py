@@ -48,7 +48,7 @@ _LEAST_USD = 1.0  # a month, below which nobody weighs it
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ReadingClient:
     """A way to read that an answer may name, by its contender in the book's records."""
 
     name: str
@@ -105,11 +105,11 @@ class Client:
 _MEASURED = "in-region"  # profile that ships, under which clients were measured
 _FORMATS, _GRANULE = "formats/in-region", "hdf5-drivers/granule"
 _WHOLE, _REFERENCES = ReadMethod("whole", "whole"), ReadMethod("references", "references")
-CLIENTS: Mapping[str, Client] = {
+CLIENTS: Mapping[str, ReadingClient] = {
     client.name: client
     for client in (
-        Client("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS),
-        Client(
+        ReadingClient("zarr-s3fs", "zarr over s3fs, as it comes", (5e5, 2.4e6), _FORMATS),
+        ReadingClient(
             "zarr-obstore",
             "zarr over obstore",
             (9e4, 2.4e7),
@@ -117,15 +117,17 @@ CLIENTS: Mapping[str, Client] = {
             is_settable=True,
             recipe="Open Zarr through obstore",
         ),
-        Client(
+        ReadingClient(
             "fsspec-readahead",
             "h5py over s3fs.open, as it comes",
             (2.1e7, 5.2e7),
             _GRANULE,
             method=DEFAULT,
         ),
-        Client("fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), method=DEFAULT_HTTPS),
-        Client(
+        ReadingClient(
+            "fsspec-https", "h5py over fsspec.open, as it comes", (0, 0), method=DEFAULT_HTTPS
+        ),
+        ReadingClient(
             "obstore-whole",
             "h5py in memory, the file fetched whole by obstore",
             (8.0e6, 8.4e6),
@@ -134,7 +136,7 @@ CLIENTS: Mapping[str, Client] = {
             method=_WHOLE,
             recipe="Fetch the whole file in parallel ranges",
         ),
-        Client(
+        ReadingClient(
             "fsspec-tuned",
             "h5py over s3fs, 8 MiB blocks kept",
             (1.7e6, 8.4e6),
@@ -142,7 +144,7 @@ CLIENTS: Mapping[str, Client] = {
             method=BLOCKS,
             recipe="Keep blocks of a file object",
         ),
-        Client(
+        ReadingClient(
             "references",
             "virtual references, zarr over obstore",
             (3.7e4, 2.4e6),
@@ -163,7 +165,7 @@ class Choice:
     label: str
     layouts: tuple[Layout, ...]  # one for each copy
     serves: tuple[tuple[str, ...], ...]  # the accesses that read each
-    client: Client
+    client: ReadingClient
     in_flight: int
     reads: tuple[Forecast, ...]  # of each access
     stored_nbytes: float  # of all copies
@@ -407,7 +409,11 @@ def _choose(
 
 
 def _expect_chunks(
-    question: Question, pattern: AccessPattern, client: Client, access: Access, layout: Layout
+    question: Question,
+    pattern: AccessPattern,
+    client: ReadingClient,
+    access: Access,
+    layout: Layout,
 ) -> Forecast:
     """Predict an access to chunks of Zarr, which a service opens for each read."""
     read = expect(
@@ -462,7 +468,7 @@ def _count_samples(question: Question, reads: Sequence[Forecast]) -> tuple[float
 def _expect_file(
     question: Question,
     pattern: AccessPattern,
-    client: Client,
+    client: ReadingClient,
     access: Access,
     layout: Layout | None,
 ) -> Forecast:

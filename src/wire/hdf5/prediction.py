@@ -241,7 +241,7 @@ _COPY_S = 2.5e-10  # for a byte of a file that is put together in memory
 class Predicted:
     """What to expect of opening a file, with the listing of its tree, and of reading variables."""
 
-    way: ReadMethod
+    method: ReadMethod
     open_s: float
     read_s: float
     n_open_requests: int  # of those to open

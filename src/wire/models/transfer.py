@@ -164,7 +164,7 @@ def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientModel:
     """How a contender reads."""
 
     chunk_nbytes: float  # bytes over the wire for each chunk
@@ -192,7 +192,13 @@ class Step:
 
 
 def simulate(
-    network: Network, client: Client, n_chunks: int, *, n_workers: int, n_cores: float, seed: int
+    network: Network,
+    client: ClientModel,
+    n_chunks: int,
+    *,
+    n_workers: int,
+    n_cores: float,
+    seed: int,
 ) -> float:
     """Simulate one read, on processors that decoding shares; times to first byte have a seed."""
     n_connections = min(n_workers * client.connections_per_worker, n_chunks)
@@ -226,7 +232,7 @@ def replay(
     >>> round(replay(steps, network), 6)
     0.2
     """
-    client = Client(math.nan)  # whose work is in the steps
+    client = ClientModel(math.nan)  # whose work is in the steps
     rngs = [rng] if rng is not None else [random.Random(seed) for seed in range(n_draws)]
     return statistics.median(
         _Simulation(steps, network, client, rng, request_s=request_s).run() for rng in rngs
@@ -285,7 +291,7 @@ class _Simulation:
         self,
         steps: Sequence[Step],
         network: Network,
-        client: Client,
+        client: ClientModel,
         rng: random.Random,
         *,
         n_cores: float = math.inf,
@@ -376,7 +382,7 @@ class Prediction:
 
 def predict_s(
     network: Network,
-    client: Client,
+    client: ClientModel,
     n_chunks: int,
     *,
     n_workers: int,
@@ -390,9 +396,9 @@ def predict_s(
     )
 
 
-def predict(
+def predict_transfer(
     network: Network,
-    client: Client,
+    client: ClientModel,
     *,
     n_chunks: int,
     n_workers: int,
@@ -429,8 +435,8 @@ def predict(
 
 
 def fit_client(
-    client: Client, measured_s: Sequence[tuple[int, float]], *, n_chunks: int, n_cores: float
-) -> Client:
+    client: ClientModel, measured_s: Sequence[tuple[int, float]], *, n_chunks: int, n_cores: float
+) -> ClientModel:
     """Fit processor and waiting time of a client to reads over a network that emulates nothing.
 
     At the largest number of workers the processors, which client and server share, are the
@@ -440,7 +446,7 @@ def fit_client(
     """
     from scipy.optimize import brentq  # a second, which those pay who fit
 
-    def fit(client: Client, name: str, n_workers: int, target_s: float) -> Client:
+    def fit(client: ClientModel, name: str, n_workers: int, target_s: float) -> ClientModel:
         def excess_s(value: float) -> float:
             slower = replace(client, **{name: value})  # type: ignore[arg-type]
             counts: dict[str, Any] = {"n_workers": n_workers, "n_cores": n_cores}
@@ -464,7 +470,7 @@ def read_client(
     n_cores: float,
     connections_per_worker: int,
     is_overlapped: bool = False,
-) -> Client:
+) -> ClientModel:
     """Learn how a contender reads from its calibration.
 
     Requests and bytes come from the trace; what they do not explain of the
@@ -478,7 +484,7 @@ def read_client(
     for row in rows:
         times_s[int(row["n_workers"])].append(row["read_s"])
     opened = [row.get("n_new_connections", 0) / row["n_workers"] for row in rows]
-    client = Client(
+    client = ClientModel(
         chunk_nbytes=statistics.median(row["wire_nbytes"] for row in rows) / n_chunks,
         requests_per_chunk=statistics.median(row["n_requests"] for row in rows) / n_chunks,
         connections_per_worker=connections_per_worker,

@@ -51,16 +51,16 @@ def _open_shared(_folder: Location, stored: StoredArray, *, reader: ArrayReader)
     return reads.open_array(stored, reader)
 
 
-def _open_file(file: Any, stored: StoredArray, **how: Any) -> Any:
+def _open_file(file: Any, stored: StoredArray, **options: Any) -> Any:
     """Open netCDF over a file object, or by its address."""
-    how |= {"engine": "h5netcdf", "chunks": _chunks(stored), **_AS_STORED}
-    return xr.open_dataset(file, **how)[stored.variable].data
+    options |= {"engine": "h5netcdf", "chunks": _chunks(stored), **_AS_STORED}
+    return xr.open_dataset(file, **options)[stored.variable].data
 
 
 def _open_file_object(folder: Location, stored: StoredArray) -> Any:
     """Open netCDF over a file object of s3fs with the read-ahead of 2020, to scale."""
     nbytes = 4 * math.prod(stored.chunk_shape)
-    options = tables.options_of_then(folder, nbytes, _CHUNK_NBYTES_OF_2020)
+    options = tables.make_old_options(folder, nbytes, _CHUNK_NBYTES_OF_2020)
     return _open_file(fsspec.filesystem("s3", **options).open(f"{folder.path}/array.nc"), stored)
 
 
@@ -81,7 +81,7 @@ def _open_by_intake(folder: Location, stored: StoredArray, *, of_then: bool) -> 
     """Open netCDF through an entry of an Intake catalogue, with blocks of a stored chunk."""
     options = folder.fsspec_options()
     if of_then:
-        options = tables.options_of_then(folder, 4 * math.prod(stored.chunk_shape))
+        options = tables.make_old_options(folder, 4 * math.prod(stored.chunk_shape))
     data = datatypes.HDF5(f"{folder.url}/array.nc", storage_options=options)
     catalog = intake.Catalog()
     catalog["map"] = intake_readers.XArrayDatasetReader(data, chunks=_chunks(stored), **_AS_STORED)
@@ -180,21 +180,21 @@ _FORMATS = (
     ClusterSource("tiledb", "TileDB", ("TileDB Embedded",), "tiledb", tables.read_tiledb),
 )
 _FILES = tuple(
-    ClusterSource(f"files-{how}", label, (), "files", partial(tables.open_files, how=how), is_of_today=True)
-    for how, label in (("objects", "open_mfdataset"), ("tasks", "the same in tasks"), ("recipe", "as the recipe"))
+    ClusterSource(f"files-{method}", label, (), "files", partial(tables.open_files, method=method), is_of_today=True)
+    for method, label in (("objects", "open_mfdataset"), ("tasks", "the same in tasks"), ("recipe", "as the recipe"))
 )
 # fmt: on
 _FAR = tuple(
     replace(
-        one,
-        name=f"{one.name}-{link}",
-        label=f"{one.label}, {link / 1000:g} GB/s",
-        published=(LINKS[link],) if one.layout == "zarr" else one.published,
+        source,
+        name=f"{source.name}-{link}",
+        label=f"{source.label}, {link / 1000:g} GB/s",
+        published=(LINKS[link],) if source.layout == "zarr" else source.published,
         link_mb_per_s=link,
     )
     for link in LINKS
-    for one in _IN_REGION
-    if one.layout != "opendap"
+    for source in _IN_REGION
+    if source.layout != "opendap"
 )
 SOURCES.register(*_IN_REGION, *_FAR, *_FORMATS, *_FILES)
 
@@ -229,8 +229,8 @@ def limit_link(profile: Profile, stored: StoredArray, link_mb_per_s: int) -> Pro
 
 def make_layouts(stored: StoredArray, names: Sequence[str]) -> dict[str, stores.Entry]:
     """Make the layouts of tables that sources need from the array that is stored, unless they are there."""
-    made: dict[str, stores.Entry] = {}
-    group = READERS["zarr-obstore"].open(stored.at("zarr"), None)
+    entries: dict[str, stores.Entry] = {}
+    group = READERS["zarr-obstore"].open(stored.locate("zarr"), None)
     for layout in names:
         is_array = layout in ARRAYS
         shape, block_shape = (stored.shape, stored.chunk_shape) if is_array else tables.cut(stored)
@@ -248,10 +248,10 @@ def make_layouts(stored: StoredArray, names: Sequence[str]) -> dict[str, stores.
             installed(("pyarrow", "tiledb")),
         )
         made_by = [1, layout, sums, stored.shape, stored.chunk_shape, versions]
-        made[layout] = stores.prepare(
-            stored.location / "tables", made_by, write, name=layout, under=[f"{layout}/"]
+        entries[layout] = stores.prepare(
+            stored.location / "tables", made_by, write, name=layout, prefixes=[f"{layout}/"]
         )
-    return made
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,14 +259,14 @@ class SourceRead(reads.ArrayRead):
     """A source read by a cluster into a sink that keeps checksums, or of tables sums of bits."""
 
     source: ClusterSource
-    made: stores.Entry | None  # of a layout that is made here
+    entry: stores.Entry | None  # of a layout that is made here
 
     def settings(self) -> dict[str, Any]:
         """Tell what a comparison has to hold equal, or declare."""
-        told = {"codec": self.stored.codec, "layout": self.source.layout}
+        settings = {"codec": self.stored.codec, "layout": self.source.layout}
         # what Dask holds, by which the study of 2022 counted: of a table all three columns
         held = self._nbytes() * (tables.ROW_NBYTES // 4 if self.source.is_table else 1)
-        return {**told, "cache_state": reads.CACHE_STATE, "held_nbytes": held}
+        return {**settings, "cache_state": reads.CACHE_STATE, "held_nbytes": held}
 
     def _nbytes(self) -> int:
         is_cut = self.source.is_table
@@ -274,28 +274,28 @@ class SourceRead(reads.ArrayRead):
 
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes of the values, and of what holds them."""
-        known = self.stored.stored_nbytes.get(self.source.layout, 0)
-        return self._nbytes(), known if self.made is None else self.made.nbytes
+        known_nbytes = self.stored.stored_nbytes.get(self.source.layout, 0)
+        return self._nbytes(), known_nbytes if self.entry is None else self.entry.nbytes
 
     def open(self) -> Any:
         """Open the source and describe its read."""
-        seen = self.stored.seen_from(self.testbed.far)
-        folder = seen.location / "tables" if self.made else seen.location
-        opened = self.source.open(folder / self.source.layout, seen)
+        stored = self.stored.seen_from(self.testbed.far)
+        folder = stored.location / "tables" if self.entry else stored.location
+        opened = self.source.open(folder / self.source.layout, stored)
         self.testbed.set_tag("read")
         if not self.source.is_table:
-            corner = tuple(slice(n) for n in seen.shape)
-            return reads.read_into_sink(opened[corner], seen.chunk_shape)
+            corner = tuple(slice(n) for n in stored.shape)
+            return reads.read_into_sink(opened[corner], stored.chunk_shape)
         return delayed([delayed(tables.sum_bits)(part) for part in opened.to_delayed()])
 
     def check(self, result: Any) -> str:
         """Compare what was read with what was written."""
         if not self.source.is_table:
             return reads.check_values(result, self.stored)
-        found = [int(one) for one in np.sum(result, axis=0, dtype=np.uint64)]
-        if self.made is None or found != self.made.facts["sums"]:
+        sums = [int(total) for total in np.sum(result, axis=0, dtype=np.uint64)]
+        if self.entry is None or sums != self.entry.facts["sums"]:
             raise CheckError(f"{self.source.name} reads other rows than were written")
-        return f"sums of bits of {found[0]} rows in {len(result)} partitions"
+        return f"sums of bits of {sums[0]} rows in {len(result)} partitions"
 
 
 def find_dilation(group: str, per_worker: float) -> float:

@@ -60,9 +60,9 @@ def _open_tensorstore(folder: Location, stored: StoredArray, n_requests: int) ->
     place |= {"aws_region": folder.region}
     place |= {"endpoint": folder.endpoint_url} if folder.endpoint_url else {}
     # by itself it looks for profiles first, and logs that there are none
-    who = {"type": "environment" if folder.access_key else "default"}
+    credentials = {"type": "environment" if folder.access_key else "default"}
     kvstore = {"driver": "s3", **place}
-    spec = {"driver": "zarr3", "kvstore": kvstore, "context": {"aws_credentials": who}}
+    spec = {"driver": "zarr3", "kvstore": kvstore, "context": {"aws_credentials": credentials}}
     array = tensorstore.open(spec, open=True, read=True).result()
     return lambda box: array[box].read().result()
 

@@ -100,8 +100,8 @@ def open_with_fsspec(location: Location, settings: Settings) -> Tree:
 def open_with_earthaccess(location: Location, _settings: Settings) -> Tree:
     """Open through h5py over a file object of s3fs, with what `earthaccess.open` sets for its length."""
     nbytes = int(location.fsspec().size(location.path))
-    way = choose_earthaccess(nbytes)
-    blocks: Settings = {"cache_type": way.cache_type, "block_size": way.block_nbytes}
+    method = choose_earthaccess(nbytes)
+    blocks: Settings = {"cache_type": method.cache_type, "block_size": method.block_nbytes}
     return open_with_fsspec(location, blocks)
 
 
@@ -184,7 +184,7 @@ class Driver:
     open: Callable[[Location, Settings], Tree]  # from the place of the file
     description: str  # one line for readers of the book
     packages: tuple[str, ...]  # that it imports, whose versions decide what it does
-    way: ReadMethod  # what it is to the model, which says what comes between library and network
+    method: ReadMethod  # what it is to the model, which says what comes between library and network
     # settings of the client and of the library above it; what is not named is at its default
     settings: Settings = field(default_factory=dict)
     # why it cannot run here and how to get it, and versions of a process of its own
@@ -194,7 +194,7 @@ class Driver:
     @property
     def concurrency(self) -> int:
         """Concurrent requests that its settings or defaults allow."""
-        return self.way.in_flight
+        return self.method.in_flight
 
     def read(self, tree: Tree, names: Sequence[str]) -> Values:
         """Read variables whole, one after the other."""
@@ -235,7 +235,7 @@ DRIVERS.register(
         open=open_with_fsspec,
         description="h5py over `s3fs.open(path)`, nothing set",
         packages=_S3FS,
-        way=DEFAULT,
+        method=DEFAULT,
     ),
     Driver(
         name="xarray",
@@ -245,7 +245,7 @@ DRIVERS.register(
         open=open_with_xarray,
         description="`xarray.open_dataset(address)`, nothing set",
         packages=("xarray", "h5netcdf", "s3fs"),
-        way=XARRAY,
+        method=XARRAY,
     ),
     Driver(
         name="fsspec-none",
@@ -255,7 +255,7 @@ DRIVERS.register(
         open=open_with_fsspec,
         description="h5py over an s3fs file object without a cache: published as the default",
         packages=_S3FS,
-        way=ReadMethod("no cache", cache_type="none"),
+        method=ReadMethod("no cache", cache_type="none"),
         settings={"cache_type": "none"},
     ),
     Driver(
@@ -266,7 +266,7 @@ DRIVERS.register(
         open=open_with_fsspec,
         description="h5py over blocks of 8 MiB, with page buffer and chunk cache: published as tuned",
         packages=_S3FS,
-        way=BLOCKS,
+        method=BLOCKS,
         settings={"cache_type": "blockcache", "block_size": 8 * MIB, **_LIBRARY_TUNED},
     ),
     Driver(
@@ -277,7 +277,7 @@ DRIVERS.register(
         open=open_whole,
         description="h5py in memory, after obstore fetched the file in ranges of 8 MiB, ten at once",
         packages=_OBSTORE,
-        way=ReadMethod("whole", "whole", in_flight=CLIENTS["obstore-whole"].concurrency),
+        method=ReadMethod("whole", "whole", in_flight=CLIENTS["obstore-whole"].concurrency),
         settings={"part_nbytes": 8 * MIB, "max_workers": CLIENTS["obstore-whole"].concurrency},
     ),
     Driver(
@@ -288,7 +288,7 @@ DRIVERS.register(
         open=open_references,
         description="virtual references to the chunks of the file, read as Zarr through obstore",
         packages=CLIENTS["references"].packages,
-        way=ReadMethod("references", "references", in_flight=CLIENTS["references"].concurrency),
+        method=ReadMethod("references", "references", in_flight=CLIENTS["references"].concurrency),
     ),
     Driver(
         name="earthaccess",
@@ -298,7 +298,7 @@ DRIVERS.register(
         open=open_with_earthaccess,
         description="h5py over the file object that `earthaccess.open` makes: blocks of 4 to 16 MiB, the next one fetched too",
         packages=_S3FS,
-        way=choose_earthaccess(0),
+        method=choose_earthaccess(0),
     ),
     Driver(
         **_ROS3,
@@ -306,7 +306,7 @@ DRIVERS.register(
         label="ROS3, default",
         marker="<",
         description="HDF5's own S3 driver, nothing set: blocks of 16 MiB and a page buffer of 64 MiB",
-        way=ReadMethod("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB),
+        method=ReadMethod("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB),
     ),
     Driver(
         **_ROS3,
@@ -314,7 +314,7 @@ DRIVERS.register(
         label="ROS3, no cache",
         marker="D",
         description="HDF5's own S3 driver without any cache: published as the default",
-        way=ReadMethod("ROS3, no cache", cache_type="none"),
+        method=ReadMethod("ROS3, no cache", cache_type="none"),
         settings={**_NO_BLOCKS, "page_buf_size": 0},
     ),
     Driver(
@@ -323,7 +323,7 @@ DRIVERS.register(
         label="ROS3, page buffer",
         marker="p",
         description="HDF5's own S3 driver with page buffer and chunk cache: published as tuned",
-        way=ReadMethod("ROS3, page buffer", cache_type="none", page_buffer_nbytes=16 * MIB),
+        method=ReadMethod("ROS3, page buffer", cache_type="none", page_buffer_nbytes=16 * MIB),
         settings={**_NO_BLOCKS, **_LIBRARY_TUNED},
     ),
     Driver(
@@ -332,7 +332,7 @@ DRIVERS.register(
         label="ROS3, 8 MiB blocks",
         marker="s",
         description="HDF5's own S3 driver with all caches of the tuned file object: blocks of 8 MiB, 256 MiB in all",
-        way=BLOCKS,
+        method=BLOCKS,
         settings={"block_nbytes": 8 * MIB, "blocks_nbytes": 256 * MIB, **_LIBRARY_TUNED},
     ),
 )

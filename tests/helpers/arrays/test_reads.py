@@ -155,7 +155,7 @@ def test_array_read_is_checked_and_counted(
 
 def count_chunk_nbytes(stored: StoredArray) -> int:
     """Sum the objects that hold chunks, as their client gets them."""
-    client = stored.at("zarr").obstore()
+    client = stored.locate("zarr").obstore()
     return sum(len(obstore.get(client, key).bytes()) for key in list_chunks(stored))
 
 
@@ -245,7 +245,7 @@ def test_raw_read_is_the_same_objects(
 def test_nothing_to_read_is_an_error(testbed: Testbed) -> None:
     """An array without chunks has no ceiling: it is refused, not read in no time."""
     other = make_stored(testbed.near / "empty", layouts=["zarr"])
-    client = other.at("zarr").obstore()
+    client = other.locate("zarr").obstore()
     obstore.delete(
         client,
         [f"temperature/c/{i}/{j}/0/{k}" for i in range(3) for j in range(2) for k in range(2)],
@@ -392,7 +392,9 @@ def test_corruption_is_found(location: Location, name: str, codec: Codec) -> Non
 def test_layouts_are_as_asked(location: Location, codec: Codec, tmp_path: Path) -> None:
     """Zarr and HDF5 themselves say chunk shape, level 5, byte shuffle, codec, fill and dimensions."""
     stored = make_stored(location, codec=codec)
-    array = zarr.open_array(ObjectStore(stored.at("zarr").obstore()), path="temperature", mode="r")
+    array = zarr.open_array(
+        ObjectStore(stored.locate("zarr").obstore()), path="temperature", mode="r"
+    )
     found = array.metadata.to_dict()
     assert (array.chunks, array.dtype, array.fill_value) == (CHUNK_SHAPE, np.float32, FILL)
     assert found["dimension_names"] == readers.DIMENSIONS and found["zarr_format"] == 3
@@ -400,7 +402,7 @@ def test_layouts_are_as_asked(location: Location, codec: Codec, tmp_path: Path) 
     for one in array.compressors:
         assert asked.items() <= one.to_dict()["configuration"].items()
     (path := tmp_path / "array.nc").write_bytes(
-        bytes(obstore.get(stored.at("netcdf").obstore(), "array.nc").bytes())
+        bytes(obstore.get(stored.locate("netcdf").obstore(), "array.nc").bytes())
     )
     with h5py.File(path) as file:
         dataset = file["temperature"]

@@ -106,7 +106,7 @@ def test_stored_nbytes_are_those_of_the_objects(location: Location) -> None:
     """Bytes in the store are what the store lists, and compression shows in them."""
     stored = make_stored(location / "cached")
     for layout, nbytes in stored.stored_nbytes.items():
-        listed = obstore.list(stored.at(layout).obstore()).collect()
+        listed = obstore.list(stored.locate(layout).obstore()).collect()
         assert nbytes == sum(item["size"] for item in listed)
     raw = make_stored(location / "cached", codec="none", layouts=["zarr", "netcdf"])
     for layout in ("zarr", "netcdf"):
@@ -156,7 +156,7 @@ def make(place: Any, made_by: object = "codec 1", content: bytes = CONTENT) -> t
             put(target, name, content)
         return {"told": 1}
 
-    return prepare(place, made_by, write, under=["data/"]), len(written)
+    return prepare(place, made_by, write, prefixes=["data/"]), len(written)
 
 
 def put(place: Any, name: str, content: bytes) -> None:
@@ -183,7 +183,7 @@ def test_a_second_call_writes_nothing(place: Any) -> None:
         raise OSError("Input/output error")
 
     with pytest.raises(OSError, match="Input/output"):
-        prepare(place, "codec 1", fail, under=["data/"])
+        prepare(place, "codec 1", fail, prefixes=["data/"])
     first, n_written = make(place)
     again, n_again = make(place)
     assert (n_written, n_again) == (1, 0) and again == first
@@ -310,7 +310,7 @@ def test_array_of_others(location: Location, tmp_path: Path, zarr_format: int, n
     place = location / f"others-{zarr_format}"
     values = write_others(place, zarr_format=zarr_format)
     stored = find_others(write_catalog(tmp_path, place.url), location)
-    assert stored.at("zarr") == place
+    assert stored.locate("zarr") == place
     assert not stored.is_made
     assert stored.dimensions == ("month", "level", "lat", "lon")
     expected = reads.checksum_chunks(values, OTHERS_CHUNK_SHAPE)

@@ -339,7 +339,7 @@ def test_what_hangs_ends_by_the_deadline_or_with_what_it_waits_for(
     monkeypatch.setattr(loop, "LEAST_DEADLINE_S", 60.0 if lost else 0.2)
     monkeypatch.setattr("wire.deadline.WATCH_S", 0.05)
     waiting = make_contender(**broken)
-    monkeypatch.setattr(type(waiting.steps), "find_lost", lambda _self: lost)
+    monkeypatch.setattr(type(waiting.steps), "find_dead_process", lambda _self: lost)
     with refused(r".*, \S+ block 0", told, kind=MeasurementError):
         run([waiting], make_record(tmp_path), time_budget_s=0.1)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)

@@ -412,7 +412,9 @@ def test_processes_beside_are_named_where_they_differ() -> None:
     here = host.installed(["zarr", "no-such-package", "python"])
     assert {*here} == {"zarr", "python"}
     library = {"HDF5 of h5py": "2.2.0"}
-    found = provenance.name_beside("workers", [here | library, {"zarr": "0.1", "redis-fork": "1"}])
+    found = provenance.name_worker_versions(
+        "workers", [here | library, {"zarr": "0.1", "redis-fork": "1"}]
+    )
     assert found == here | {
         "HDF5 of h5py in workers": "2.2.0",
         "zarr in workers": "0.1",

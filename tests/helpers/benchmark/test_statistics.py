@@ -17,7 +17,7 @@ from helpers.benchmark.statistics import (
     add_throughputs,
     can_rank,
     client_share,
-    compare,
+    compare_contenders,
     judge,
     judge_gain,
     log_noise,
@@ -116,7 +116,7 @@ def test_processors_share_is_that_of_the_slowest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client_s", "dilation", "n_processors", "share", "ranks"),
+    ("client_s", "dilation", "cpus", "share", "ranks"),
     [
         ((0.4, 0.4, 0.4), 3.0, 0, 0.4, True),  # the network makes the time
         ((0.4, 0.4, 0.6), 3.0, 0, 0.6, False),  # of one read it may not
@@ -127,15 +127,15 @@ def test_processors_share_is_that_of_the_slowest() -> None:
     ],
 )
 def test_readers_are_ranked_where_their_cpu_time_does_not_decide(
-    client_s: tuple[float, ...], dilation: float, n_processors: int, share: float, ranks: bool
+    client_s: tuple[float, ...], dilation: float, cpus: int, share: float, ranks: bool
 ) -> None:
     """All CPU time counts, of the busier of two and its second copy, in the read that has most."""
     table = make_table(a=[1.0] * 3, a_again=[1.0] * 3, b=[1.0] * 3, c=[1.0] * 3)
     busy = {"a": client_s, "a again": client_s, "b": (0.1,) * 3, "c": (9.0,) * 3}
     spent = [busy[row.contender][row.block] for row in table.itertuples()]
-    table = table.assign(open_s=0.0, dilation=dilation, client_s=spent, thread_s=0.01)
+    table = table.assign(open_s=0.0, dilation=dilation, cpus=cpus, client_s=spent, thread_s=0.01)
     assert client_share(table, "a", "b") == pytest.approx(share, nan_ok=True)
-    assert can_rank(table, "a", "b", n_processors=n_processors) is ranks
+    assert can_rank(table, "a", "b") is ranks
     assert math.isnan(client_share(table, "a", "d")) and client_share(table, "c") == 9.0
     assert thread_share(table, "a", "b") == 0.01
 
@@ -221,7 +221,7 @@ def simulate_page(
 
 def slower(page: pd.DataFrame) -> set[str]:
     """Name those that a page calls slower than its best."""
-    others = rank(page, control="0 again").others
+    others = rank(page, control="0 again").comparisons
     return {name for name, one in others.items() if one.verdict == "slower"}
 
 
@@ -253,7 +253,7 @@ def test_ranking_against_the_textbook() -> None:
     found = rank(table, control="b again")
     assert found.best == "b" and found.fastest == ("b",)
     expected = ratio_interval(logs)
-    ratio = found.others["a"].ratio
+    ratio = found.comparisons["a"].ratio
     assert (ratio.centre, ratio.low, ratio.high) == pytest.approx(
         (expected.centre, expected.low, expected.high), rel=1e-4
     )
@@ -268,12 +268,16 @@ def test_a_reader_and_its_copy_get_one_verdict() -> None:
     noise = noise_ratio(table, "a again")
     apart = {judge(paired_ratio(table, name, "b"), noise).verdict for name in ("a", "a again")}
     assert apart == {"slower", "indistinguishable"}  # each by itself
-    one, copy = (compare(table, name, "b", control="a again") for name in ("a", "a again"))
+    one, copy = (
+        compare_contenders(table, name, "b", control="a again") for name in ("a", "a again")
+    )
     assert one == copy
-    assert compare(table, "b", "a", control="a again") == compare(
+    assert compare_contenders(table, "b", "a", control="a again") == compare_contenders(
         table, "b", "a again", control="a again"
     )
-    assert compare(table, "a", "a again", control="a again").verdict == "indistinguishable"
+    assert (
+        compare_contenders(table, "a", "a again", control="a again").verdict == "indistinguishable"
+    )
     swapped = make_table(
         a=[1.09, 1.10, 1.10, 1.11, 1.10], b=b, a_again=[1.06, 1.00, 1.20, 1.02, 1.16]
     )
@@ -296,10 +300,10 @@ def test_gains_are_paired_within_blocks() -> None:
     slow = np.array([1.0, 3.0, 9.0, 2.0, 5.0])
     table = make_steps(a=[list(2.0 * slow), list(slow)], b=[list(slow), list(slow)])
     ours = table[table["contender"] == "a"]
-    found = paired_ratio(ours, 1, 2, by="n_workers")
+    found = paired_ratio(ours, 1, 2, column="n_workers")
     assert (found.centre, found.low, found.high, found.n) == pytest.approx((2, 2, 2, 5))
     with refused("n_workers", "^4 was not measured", "1, 2"):
-        paired_ratio(ours, 1, 4, by="n_workers")
+        paired_ratio(ours, 1, 4, column="n_workers")
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from itsdangerous import BadSignature, Signer
 from studies.caching_costs.caches import (
     CACHES,
     SHIPPED_ENVIRONMENT,
-    Cache,
-    Told,
+    CacheSettings,
+    DatasetCache,
     dump,
     import_open_zarr,
     open_cache,
@@ -36,7 +36,7 @@ from tests.refusals import refused
 
 KEY = b"0123456789abcdef0123456789abcdef"
 ENTRY = "arrays-over-the-wire:single-4mib"
-Make = Callable[..., Cache]
+Make = Callable[..., DatasetCache]
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def make(
         monkeypatch.setenv(variable, value)
     import_open_zarr().cache_clear()
 
-    def make_one(name: str, **settings: Any) -> Cache:
-        return open_cache(name, datasets.location, Told(KEY, redis_url, **settings))
+    def make_one(name: str, **settings: Any) -> DatasetCache:
+        return open_cache(name, datasets.location, CacheSettings(KEY, redis_url, **settings))
 
     return make_one
 
@@ -173,7 +173,7 @@ def test_entries_hold_no_credential(datasets: Datasets) -> None:
 def test_a_redis_that_fails_is_no_cache_that_is_slow(datasets: Datasets) -> None:
     """Without its server a look-up fails, or the store would be measured under the name of Redis."""
     with open_valkey() as url:
-        cache = open_cache("redis", datasets.location, Told(KEY, url))
+        cache = open_cache("redis", datasets.location, CacheSettings(KEY, url))
         cache.get(datasets.specs[0])
     with pytest.raises(redis.ConnectionError):
         cache.get(datasets.specs[0])
@@ -188,11 +188,11 @@ def test_a_redis_is_nobody_elses(
     stranger = redis.Redis(port=urlsplit(redis_url).port or 0)
     with contextlib.closing(stranger), pytest.raises(redis.AuthenticationError):
         stranger.set("a", "b")
-    assert redis_url not in repr(Told(KEY, redis_url))
+    assert redis_url not in repr(CacheSettings(KEY, redis_url))
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1", "redis://127.0.0.1:1/0"])
 def test_no_redis_is_refused(url: str, datasets: Datasets) -> None:
     """One line names the parameter, and no password."""
     with refused("redis_url", "^no a"):
-        open_cache("redis", datasets.location, Told(KEY, url))
+        open_cache("redis", datasets.location, CacheSettings(KEY, url))

@@ -39,7 +39,7 @@ def rows(server: Server, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFra
     """A record of one trial."""
     origin = Provenance({"name": "a"}, {}, {"n_blocks": 1}, "abc", False)
     file = Record(tmp_path_factory.mktemp("rows") / "a.csv", study="s", provenance=origin)
-    trials = staleness.contend_trials(Trials(make_location(server, "changed"), ttl_s=20.0))
+    trials = staleness.make_contenders(Trials(make_location(server, "changed"), ttl_s=20.0))
     return loop.measure_blocks(
         trials, file, seed=1, n_blocks=1, budget=loop.Budget(600.0), dilation=1, n_warm_ups=0,
         phase=staleness.PHASE,

@@ -123,7 +123,7 @@ def test_what_a_tile_takes_and_gains() -> None:
     processors = findings.count_processors(requests).loc["none"]
     assert processors.to_dict() == pytest.approx({"cpu_ms": 150, "share": 0.375})
     # 0.1 s with datasets in the process, and 0.02 s for a version as in Redis
-    assert findings.foretell_versions(alone).centre == pytest.approx(0.4 / 0.12)
+    assert findings.predict_versions(alone).centre == pytest.approx(0.4 / 0.12)
 
 
 def test_contenders_are_compared_at_each_load() -> None:

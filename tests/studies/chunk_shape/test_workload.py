@@ -30,11 +30,11 @@ def read_box(array: object, box: tuple[slice, ...]) -> np.ndarray:
 
 
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> workload.Plan:
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> workload.ReadPlan:
     """Make a small array whose files go to a folder of their own."""
     monkeypatch.setenv("ARRAYS_CACHE", str(tmp_path))
     values = layouts.make_sample(SHAPE, 3)
-    return workload.Plan(values, n_boxes=2, n_blocks=2, seed=3, read=read_box)
+    return workload.ReadPlan(values, n_boxes=2, n_blocks=2, seed=3, read=read_box)
 
 
 FILES = [
@@ -59,7 +59,7 @@ def test_a_file_is_asked_for_chunks_and_seeks(
     assert found.chunk_nbytes == 4 * math.prod(chunk)
 
 
-def test_the_index_of_a_file_is_where_its_chunks_are(plan: workload.Plan) -> None:
+def test_the_index_of_a_file_is_where_its_chunks_are(plan: workload.ReadPlan) -> None:
     """Stored bytes at their addresses are those that HDF5 gives for each chunk."""
     path = layouts.prepare_hdf5(plan.values, ChunkLayout("a", (20, 5, 6)))
     index, content = workload.read_index(path), path.read_bytes()
@@ -71,7 +71,7 @@ def test_the_index_of_a_file_is_where_its_chunks_are(plan: workload.Plan) -> Non
             assert content[start : start + index.nbytes[at]] == stored
 
 
-def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: workload.Plan) -> None:
+def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: workload.ReadPlan) -> None:
     """Each access of a layout gives what was written; other values are an error."""
     flat = ChunkLayout("flat", None, (1, 2, 0))
     reads = workload.make_reads("hdf5", None, plan, [STORED, flat])  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_a_file_is_read_and_a_wrong_read_is_no_row(plan: workload.Plan) -> None:
             read.check([each + 1 for each in sums])
 
 
-def test_blocks_have_positions_of_their_own(plan: workload.Plan) -> None:
+def test_blocks_have_positions_of_their_own(plan: workload.ReadPlan) -> None:
     """Shares do not overlap, and few positions come again; where chunks run out they are shared."""
     series = layouts.make_accesses(SHAPE)[0]
     boxes = plan.draw(ChunkLayout("a", (1, 1, 1)), series)
@@ -125,12 +125,12 @@ def test_short_reads_get_more_positions(access_time_s: float, n_short: int, n_lo
         assert len(read.boxes.places) == len(read.boxes.sums) == len(read.loads) == 2 * n_each
 
 
-def test_every_medium_has_a_copy(plan: workload.Plan) -> None:
+def test_every_medium_has_a_copy(plan: workload.ReadPlan) -> None:
     """Noise is known wherever something is judged."""
     ours = replace(STORED, name=layouts.OURS)
     reads = workload.make_reads("hdf5", None, plan, [ours])  # type: ignore[arg-type]
     reads += [replace(read, medium="zarr") for read in reads]
-    copies = {each.point["medium"] for each in workload.contend_all(reads) if each.control_of}
+    copies = {each.point["medium"] for each in workload.make_contenders(reads) if each.control_of}
     assert copies == {"hdf5", "zarr"}
 
 

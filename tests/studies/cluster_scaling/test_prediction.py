@@ -14,10 +14,10 @@ from studies.cluster_scaling import prediction
 from studies.cluster_scaling.prediction import choose_dilation, find_share
 from tests.refusals import refused
 from wire.bed.networks import FirstByte, Profile, get_profile
-from wire.models.transfer import Client
+from wire.models.transfer import ClientModel
 
 STEADY = Profile("steady", FirstByte(0.1, 0.1))
-SLOW, QUICK = Client(1.0, cpu_s_per_chunk=0.1), Client(1.0, cpu_s_per_chunk=0.01)
+SLOW, QUICK = ClientModel(1.0, cpu_s_per_chunk=0.1), ClientModel(1.0, cpu_s_per_chunk=0.01)
 CLIENTS = {"slow": SLOW, "quick": QUICK}
 
 

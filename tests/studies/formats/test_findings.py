@@ -91,11 +91,11 @@ def test_prediction_waits_for_the_network() -> None:
     calibrated = make_rows(phase="calibration").groupby("contender").head(1)
     profile = get_profile("in-region")
     assert profile.first_byte_s is not None
-    expected = prediction.predict(calibrated, profile)
+    expected = prediction.predict_formats(calibrated, profile)
     least_s = 0.2 + 2 * profile.first_byte_s.median_s + 5 * profile.first_byte_s.median_s
     assert (expected["total_s"] > least_s).all()
     rows = findings.add_totals(make_rows(), NAMES)
-    errors = prediction.compare(rows, expected).set_index("contender")
+    errors = prediction.compare_predicted(rows, expected).set_index("contender")
     assert errors["relative_error"].abs().max() < 3 and {*NAMES} < {*errors.index}
 
 

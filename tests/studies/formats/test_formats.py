@@ -144,7 +144,7 @@ def test_requests_are_counted_by_the_proxy(server: Server, kept: StoredFormats) 
             readers.forget_clients({})
             with locations.credentials(place.stored.location):
                 opened = FORMAT_READERS[name].open(
-                    place.at(FORMAT_READERS[name].format), place.stored, 4
+                    place.locate(FORMAT_READERS[name].format), place.stored, 4
                 )
                 proxy.take_trace()
                 opened(choose(access, kept.stored))
@@ -162,7 +162,7 @@ def test_requests_are_counted_by_the_proxy(server: Server, kept: StoredFormats) 
 def test_references_follow_their_file(kept: StoredFormats) -> None:
     """Those to a file that was written anew are made anew; those to Zarr know no file."""
     before = formats.identify_netcdf(kept.stored, "netcdf")
-    client = kept.stored.at("netcdf").obstore()
+    client = kept.stored.locate("netcdf").obstore()
     content = bytes(obstore.get(client, "array.nc").bytes())
     obstore.put(client, "array.nc", content + b" ")
     try:

@@ -70,7 +70,7 @@ def test_a_whole_file_is_held_once(way: FileRead, monkeypatch: pytest.MonkeyPatc
         return part
 
     monkeypatch.setattr(obstore, "get_range", watch)
-    found = fetch_whole(way.stored.at("original"), 50_000, 3)
+    found = fetch_whole(way.stored.locate("original"), 50_000, 3)
     monkeypatch.undo()
     nbytes = way.stored.properties["original"].file_nbytes
     assert nbytes == len(found.getvalue()) > 20 * 50_000 and max(most) <= 4

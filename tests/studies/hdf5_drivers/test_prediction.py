@@ -23,7 +23,7 @@ def test_requests_are_predicted_exactly(layout: str, way: FileRead) -> None:
     names = ("fsspec-none", "fsspec-readahead", "xarray", "fsspec-tuned", "obstore-whole")
     for name in names:
         trace = trace_once(replace(way, layout=layout, driver=DRIVERS[name]))
-        found = predict_read(DRIVERS[name].way, recorded, network_of(get_profile("loopback")))
+        found = predict_read(DRIVERS[name].method, recorded, network_of(get_profile("loopback")))
         counted = (len(trace), sum(request.nbytes for request in trace))
         assert (found.n_requests, found.nbytes) == counted, name
 
@@ -93,7 +93,7 @@ def test_gains_are_over_the_default() -> None:
     ones = findings.compare_one(rows)
     assert ones["obstore-whole on original"].centre == pytest.approx(4)
     assert findings.measured(rows)["contender"].iloc[0] == "fsspec-readahead"
-    assert findings.key_of("fsspec-tuned on front") == "fsspec-tuned-on-front"
+    assert findings.make_key("fsspec-tuned on front") == "fsspec-tuned-on-front"
 
 
 def test_predictions_stand_next_to_what_was_measured() -> None:

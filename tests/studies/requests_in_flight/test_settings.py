@@ -64,7 +64,9 @@ def test_a_process_has_its_part_of_what_is_shared() -> None:
 def test_requests_in_flight_are_the_product() -> None:
     """And the name says which setting it was."""
     assert [one.in_flight for one in SETTINGS] == [4, 64, 16, 256]
-    assert Setting(4, 64).name == "4 x 64" and "num_workers=4" in findings.tell_code(Setting(4, 64))
+    assert Setting(4, 64).name == "4 x 64" and "num_workers=4" in findings.write_code(
+        Setting(4, 64)
+    )
 
 
 def test_the_fewest_requests_of_the_quickest_safe_ones_are_chosen() -> None:
@@ -109,7 +111,7 @@ def test_a_burst_passes_and_a_longer_read_is_refused(
     rows = pd.DataFrame([row | {"n_requests": 1.0 * n_all, "wire_nbytes": n_all * 1e5}])
     part = workload.share_profile(get_profile("in-region"), 8)
     assert part.requests_per_s == RATE
-    found = prediction.predict(rows, [setting], part, n_chunks=64, n_steps=n_steps).iloc[0]
+    found = prediction.predict_settings(rows, [setting], part, n_chunks=64, n_steps=n_steps).iloc[0]
     told = tuple(found[["is_refused", "is_over_rate", "fits_burst"]])
     assert told == (is_refused, is_over_rate, fits_burst)
     if setting == Setting(1, 4):
@@ -150,6 +152,7 @@ def test_clients_are_ranked_where_no_thread_decides_at_any_size() -> None:
             "thread_s": share,
             "client_s": share,
             "dilation": 5.0,
+            "cpus": 0,
             "mb_per_s": 1.0,
         }
         | {"array_nbytes": 8e6, "in_flight": 4.0}
@@ -163,9 +166,9 @@ def test_clients_are_ranked_where_no_thread_decides_at_any_size() -> None:
     ]
     rows = pd.DataFrame(lines)
     clients = ["zarr-obstore", "zarr-s3fs", "control-zarr-s3fs"]
-    assert findings.can_rank_clients(rows[rows["chunk_mb"] == 1.0], clients, 0)
-    assert not findings.can_rank_clients(rows, clients, 0)
-    assert findings.can_rank_clients(rows, clients, 4)
+    assert findings.can_rank_clients(rows[rows["chunk_mb"] == 1.0], clients)
+    assert not findings.can_rank_clients(rows, clients)
+    assert findings.can_rank_clients(rows.assign(cpus=4), clients)
     table = findings.tabulate_flight(rows, 4)
     assert table.loc[("zarr-s3fs", 4.0), "busiest thread (%)"] == pytest.approx(130)
     assert table.loc[("zarr-obstore", 1.0), "waves"] == 2

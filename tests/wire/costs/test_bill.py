@@ -22,7 +22,7 @@ from wire.cli import main
 from wire.costs.bill import (
     LEAST_RATE,
     Assumptions,
-    Cache,
+    CacheModel,
     Option,
     change_assumptions,
     compare_options,
@@ -150,7 +150,7 @@ def test_processes_hit_less_than_one_shared_cache() -> None:
     assert 0 < costs["cdn"].edge_hit_ratio < 1 and costs["cdn"].n_instances > 0
 
 
-def simulate(n_items: int, exponent: float, requests_per_s: float, cache: Cache) -> float:
+def simulate(n_items: int, exponent: float, requests_per_s: float, cache: CacheModel) -> float:
     """Run requests through a least-recently-used cache with a time to live, and count hits.
 
     Stale items leave before living ones are evicted, and the life of a process is exponential.
@@ -183,17 +183,17 @@ def simulate(n_items: int, exponent: float, requests_per_s: float, cache: Cache)
 @pytest.mark.parametrize(
     ("n_items", "exponent", "requests_per_s", "cache", "within"),
     [
-        (1000, 1.2, 10, Cache(20), 0.02),  # evicting alone, at two shapes of popularity
-        (300, 0.0, 10, Cache(100), 0.02),
-        (1000, 0.8, 10, Cache(ttl_s=100), 0.02),  # a time to live alone
-        (1000, 0.8, 10, Cache(lifetime_s=30), 0.02),  # processes that come and go
+        (1000, 1.2, 10, CacheModel(20), 0.02),  # evicting alone, at two shapes of popularity
+        (300, 0.0, 10, CacheModel(100), 0.02),
+        (1000, 0.8, 10, CacheModel(ttl_s=100), 0.02),  # a time to live alone
+        (1000, 0.8, 10, CacheModel(lifetime_s=30), 0.02),  # processes that come and go
         # eviction and an end at once: the shorter one counts, which is less exact
-        (1000, 1.2, 10, Cache(20, ttl_s=20), 0.07),
-        (5000, 0.6, 50, Cache(1000, lifetime_s=100), 0.08),
+        (1000, 1.2, 10, CacheModel(20, ttl_s=20), 0.07),
+        (5000, 0.6, 50, CacheModel(1000, lifetime_s=100), 0.08),
     ],
 )
 def test_agrees_with_simulation(
-    n_items: int, exponent: float, requests_per_s: float, cache: Cache, within: float
+    n_items: int, exponent: float, requests_per_s: float, cache: CacheModel, within: float
 ) -> None:
     """The closed form is near a simulated cache."""
     predicted = hit_ratio(zipf(n_items, exponent), requests_per_s, cache)
@@ -204,7 +204,7 @@ def test_agrees_with_simulation(
 @pytest.mark.parametrize(("n_replicas", "expected"), [(1, 0.9), (3, 0.75)])
 def test_one_item(n_replicas: int, expected: float) -> None:
     """Requested once a second and kept for nine: 9 hits for each miss; with a third of the requests, 3."""
-    found = hit_ratio(zipf(1, 1.0), 1.0, Cache(ttl_s=9, n_replicas=n_replicas))
+    found = hit_ratio(zipf(1, 1.0), 1.0, CacheModel(ttl_s=9, n_replicas=n_replicas))
     assert found == pytest.approx(expected, abs=1e-9)
 
 
