@@ -323,6 +323,24 @@ def test_the_panel_of_the_ledger_answers_for_another_network(address: str, tab: 
 
 
 @pytest.mark.slow
+def test_jumps_are_filtered_and_linked_on_a_phone(address: str, tab: Tab) -> None:
+    """The filter leaves rows with all its words, a link leads to its row, and the panel keeps seconds."""
+    tab.open(f"{address}/request-ledger.html", width=390)
+    tab.wait_until("document.querySelectorAll('#jumps-table tbody tr').length > 5")
+    shown = "[...document.querySelectorAll('#jumps-table tbody tr')].filter((row) => !row.hidden)"
+    n_all = tab.evaluate(f"{shown}.length")
+    tab.evaluate("(() => { const f = document.getElementById('jumps-filter'); f.value = 'GCSFS three'; f.dispatchEvent(new Event('input')); })()")  # fmt: skip
+    assert 0 < tab.evaluate(f"{shown}.length") < n_all
+    assert tab.evaluate(f"{shown}.every((row) => row.textContent.includes('gcsfs'))")
+    links = "[...document.querySelectorAll('a')].filter((link) => link.textContent === 'Row')"
+    assert tab.evaluate(f"{links}.length") > 0
+    assert tab.evaluate(f"{links}.every((link) => document.getElementById(link.hash.slice(1)))")
+    visible = "[...document.querySelectorAll('#your-network-table thead th')].filter((head) => head.offsetWidth).map((head) => head.textContent)"  # fmt: skip
+    assert tab.evaluate(visible) == ["client", "layout", "requests", "seconds"]
+    assert tab.faults() == []
+
+
+@pytest.mark.slow
 def test_the_form_of_decide_keeps_its_question_in_the_address(address: str, tab: Tab) -> None:
     """What is entered is answered, and the link opens the same question and the same answer."""
     tab.open(f"{address}/decide.html", width=390)

@@ -311,9 +311,7 @@ def _bound_networks(trace: Trace) -> _Networks:
     is_shown = isfinite(observed.stream_nbytes_per_s)
     rate = observed.stream_nbytes_per_s if is_shown else _UNSEEN_NBYTES_PER_S
     likely, low = replace(observed, stream_nbytes_per_s=rate), rate if is_shown else rate / 5
-    until_s = max(row.end_s for row in trace.rows)
-    n_flowing = max((part[3] for part in analysis.intervals(trace.rows, until_s)), default=1)
-    together = min(observed.aggregate_nbytes_per_s, low * max(1, n_flowing))
+    together = min(observed.aggregate_nbytes_per_s, low * max(1, analysis.most_bodies(trace.rows)))
     slowest = replace(likely, stream_nbytes_per_s=low, aggregate_nbytes_per_s=together)
     return _Networks(likely, slowest, observed)
 
