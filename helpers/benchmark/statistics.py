@@ -373,25 +373,3 @@ def pool_copies(df: pd.DataFrame, value: str) -> pd.DataFrame:
     readers = rows["contender"].where(rows["control_of"] == "", rows["control_of"])
     logs = np.log(rows[value]).groupby([rows["block"], readers.rename("contender")], sort=False)
     return pd.DataFrame(np.exp(logs.mean()).rename(value).reset_index())
-
-
-def compare_points(
-    df: pd.DataFrame,
-    contender: str,
-    from_point: float,
-    to_point: float,
-    *,
-    control: str,
-    x: str = "n_workers",
-    value: str = "read_s",
-    n_compared: int = 1,
-) -> Comparison:
-    """Judge what a contender gains from one point to another, as from 4 to 8 workers.
-
-    The A/A noise is that of `control`, a second copy of a contender, at the last
-    point where it was measured; `n_compared` is as in `paired_ratio`.
-    """
-    rows = df[df["contender"] == contender]
-    ratio = paired_ratio(rows, from_point, to_point, column=x, value=value, n_compared=n_compared)
-    last = df.loc[df["contender"] == control, x].max()
-    return judge_gain(ratio, noise_ratio(df[df[x] == last], control, value=value))
