@@ -34,6 +34,7 @@ _SURE = 1.2  # times the time predicted, above which on a slower network the gai
 _ALONE = (
     0.9  # share of its seconds in which a phase waits alone, below which its gain is one at most
 )
+_LIKELY = 0.5  # weight of a cause, below which it is no more than possible
 _BEST_IN_FLIGHT = 64  # requests at once that nothing forbids
 _SAME = 0.5  # share of the requests of a cause that are those of another, of which it is a part
 
@@ -98,7 +99,8 @@ def find_causes(timeline: Timeline) -> list[Finding]:
 def _sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Order causes: a wrong result, then gains that are predicted, then those of at most so much.
 
-    Among each the cause comes first that saves most seconds at all of its lines.
+    Among each the cause comes first that saves most seconds at all of its lines, but for causes of
+    which the trace shows little more than that they are possible: these are the last.
     """
     saved_s = defaultdict[str, float](float)
     for finding in findings:
@@ -114,7 +116,9 @@ def _sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(
         findings,
         key=lambda finding: (
-            REGISTRY[finding.name].rank, is_most[finding.name], -saved_s[finding.name], finding.name,
+            REGISTRY[finding.name].rank, is_most[finding.name],
+            is_most[finding.name] and REGISTRY[finding.name].weight < _LIKELY,
+            -saved_s[finding.name], finding.name,
             -finding.saved_s,
         ),
     )  # fmt: skip

@@ -31,6 +31,9 @@ HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
 INITIAL_WINDOW_NBYTES = 14_600  # ten segments (RFC 6928), doubled each round trip
 RETRIED = (429, 500, 502, 503)
 """Answers after which a client asks again."""
+_THROTTLED = (
+    0.05  # share of the requests that are refused, from which on a store is asked too often
+)
 _PARTS_AT_ONCE = 10  # of a body in several streams
 _CLIENT_S = 0.005  # of a pause between two requests, which the client itself needs
 _N_DRAWS = 5
@@ -203,6 +206,14 @@ class Trace:
             for first, part, _ in self._stretches
             for i in range(first, first + len(part.rows))
         ]
+
+    @cached_property
+    def is_throttled(self) -> bool:
+        """Whether the store asked for fewer requests, in the whole run."""
+        if self.root is not self:
+            return self.root.is_throttled
+        n_refused = sum(row.status in RETRIED for row in self.rows)
+        return n_refused > 1 and n_refused >= _THROTTLED * len(self.rows)
 
     @cached_property
     def repeated(self) -> frozenset[int]:
