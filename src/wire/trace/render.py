@@ -13,11 +13,6 @@ from wire.trace.findings import N_PRINTED
 from wire.trace.report import Finding, PhaseReport, Report
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
-_TIME = {
-    "start": "before the first request", "connections": "setting up connections", "first bytes": "latency",
-    "bodies": "receiving", "client": "the client cannot keep up", "processor": "CPU",
-    "idle": "idle",
-}  # fmt: skip
 _ACCOUNT = {
     "start-up": "start-up, before the first request",
     "processor": "CPU: the program computes",
