@@ -31,6 +31,9 @@ HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
 INITIAL_WINDOW_NBYTES = 14_600  # ten segments (RFC 6928), doubled each round trip
 RETRIED = (429, 500, 502, 503)
 """Answers after which a client asks again."""
+_THROTTLED = (
+    0.05  # share of the requests that are refused, from which on a store is asked too often
+)
 _PARTS_AT_ONCE = 10  # of a body in several streams
 _CLIENT_S = 0.005  # of a pause between two requests, which the client itself needs
 _N_DRAWS = 5
@@ -65,7 +68,8 @@ class Edit:
     most_wait_s: float = math.inf  # of a first byte
     # the most that the program does before a request on a new connection: it makes no client
     most_set_up_s: float = math.inf
-    # whether what the program does between free requests may go on side by side: a bound
+    # whether what the program does between free requests may go on side by side, and they need no
+    # connection of their own: a bound
     is_best: bool = False
 
 
@@ -204,6 +208,14 @@ class Trace:
         ]
 
     @cached_property
+    def is_throttled(self) -> bool:
+        """Whether the store asked for fewer requests, in the whole run."""
+        if self.root is not self:
+            return self.root.is_throttled
+        n_refused = sum(row.status in RETRIED for row in self.rows)
+        return n_refused > 1 and n_refused >= _THROTTLED * len(self.rows)
+
+    @cached_property
     def repeated(self) -> frozenset[int]:
         """Places of the requests whose bytes had come before."""
         ranges, repeats = set[tuple[int, int | None, int | None]](), list[int]()
@@ -311,7 +323,8 @@ class Trace:
             row = self.rows[first := min(request.rows)]
             since, think_s = thinking[first]
             # what the program did between requests that are joined it does still, the client does not
-            pauses_s = [thinking[i][1] - _CLIENT_S for i in {*request.rows} - {first}]
+            joined = set[int]() if edit.is_best else {*request.rows} - {first}
+            pauses_s = [thinking[i][1] - _CLIENT_S for i in joined]
             think_s += sum(max(0.0, pause_s) for pause_s in pauses_s)
             after = bisect_right(ended, self.rows[since].start_s + TOLERANCE_S)
             if first in edit.free:
@@ -319,7 +332,7 @@ class Trace:
                 n_free += request.n_parts
                 after = first_after + max(0, n_free - edit.n_in_flight)
                 # of those that go at once all but the first need a connection of their own
-                is_new = 1 < n_free <= edit.n_in_flight and not row.is_first
+                is_new = 1 < n_free <= edit.n_in_flight and not (row.is_first or edit.is_best)
             else:
                 n_free, is_new = 0, False
             if edit.is_connected:
@@ -327,13 +340,17 @@ class Trace:
             if row.is_first:
                 think_s = min(think_s, edit.most_set_up_s)
             opening_s = min(max(0.0, stream_delay_s(row) - edit.less_s), edit.most_wait_s)
-            if len(request.rows) > 1:  # a longer body begins as slowly as on a new connection
+            if (
+                len(request.rows) > 1 and not edit.is_best
+            ):  # a longer body begins as slowly as on a new connection
                 opening_s += replace(connect, setup_s=0.0).new_connection_s(request.nbytes)
             for part in range(request.n_parts):
                 wave = max(0, part + 1 - _PARTS_AT_ONCE)
                 nbytes = request.nbytes / request.n_parts
                 connect_s = (
-                    connect.new_connection_s(nbytes) if is_new or (part and not wave) else 0.0
+                    connect.new_connection_s(nbytes)
+                    if is_new or (part and not wave and not edit.is_best)
+                    else 0.0
                 )
                 steps.append(Step(after + wave, think_s, nbytes, opening_s=opening_s + connect_s))
         return steps

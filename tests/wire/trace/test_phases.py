@@ -256,3 +256,19 @@ def test_a_report_holds_little_of_each_request(monkeypatch: pytest.MonkeyPatch) 
         assert report.findings
         assert any("gains are predicted from" in note for note in report.notes)
     assert (peaks[1] - peaks[0]) / 3_000 < 500
+
+
+def test_a_store_that_refuses_is_not_to_be_asked_more() -> None:
+    """Where every fourth request is refused for now, no remedy is more of them at once."""
+
+    def name_causes(status: int) -> set[str]:
+        program = planted.Program(agent="object_store/0.12")
+        for i in range(30):
+            program.wait(f"/b/limit/{i}.bin")
+            if i % 3 == 0:
+                program.wait(f"/b/limit/{i}.bin", status=status)
+                program.pause(0.4)
+        return {finding.name for finding in findings.find(program.end())}
+
+    assert "in-turn" in name_causes(404)
+    assert name_causes(503) == {"throttled"}

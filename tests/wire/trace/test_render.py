@@ -81,7 +81,7 @@ def test_one_advice_for_several_lines_is_said_once() -> None:
     """Each of three lines asks for sizes: one cause, one setting to try, and the lines of each remedy."""
     _, lines = render_program()
     text = "\n".join(lines)
-    assert text.count("an extra HEAD before each object") == 1
+    assert text.count("an extra request (HEAD) before each object") == 1
     assert text.count("--try max_concurrency=1") == 1
     assert text.count("-> fs = s3fs.S3FileSystem(max_concurrency=1)") == 1
     assert "my.py:13  -> fs = s3fs.S3FileSystem(max_concurrency=1)" in text

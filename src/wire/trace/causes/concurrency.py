@@ -37,6 +37,8 @@ def _free_data(trace: Trace) -> frozenset[int]:
 
 def _find_in_turn(trace: Trace) -> Evidence | None:
     """Find objects, or chunks of a shard, that do not need one another, read one after the other."""
+    if trace.is_throttled:  # more at once would be refused, too
+        return None
     places = trace.data
     objects = [*trace.by_object(places)]
     # the index of a shard comes before its chunks
@@ -57,6 +59,8 @@ def _find_in_turn(trace: Trace) -> Evidence | None:
 
 def _find_few(trace: Trace) -> Evidence | None:
     """Find fewer requests in flight than there were to make."""
+    if trace.is_throttled:
+        return None
     places, n_in_flight = trace.data, trace.n_data_in_flight
     rows = [trace.rows[i] for i in places]
     if not 1 < n_in_flight <= _FEW_IN_FLIGHT or len(places) < 3 * n_in_flight:

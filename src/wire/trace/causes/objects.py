@@ -165,7 +165,7 @@ _TREE = Remedy("tree = xr.open_datatree(url, decode_times=False, create_default_
 CAUSES = [
     Cause(
         "looks",
-        "an extra HEAD before each object",
+        "an extra request (HEAD) before each object",
         "asking for the size of each object before reading it",
         _find_looks,
         "symptoms.html#my-zarr-is-slow-since-i-updated",
