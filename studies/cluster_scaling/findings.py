@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from helpers.benchmark.statistics import Comparison, Interval
 from helpers.findings import Finding, as_finding
 from helpers.plotting.tables import trace_of
 from wire.errors import UserError
+from wire.models import WORTH
 from wire.scaling import fit_curve
 
 TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
@@ -95,6 +97,16 @@ def measure_busy(rows: pd.DataFrame) -> pd.Series:
     )
 
 
+def judge_gain(ratio: Interval, noise: float) -> Comparison:
+    """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof."""
+    comparison = statistics.judge(ratio, noise)
+    if comparison.verdict != "indistinguishable":
+        return dataclasses.replace(comparison, verdict="falls" if ratio.centre < 1 else "grows")
+    if ratio.high < WORTH and not math.isnan(noise):
+        return dataclasses.replace(comparison, verdict="ended")
+    return dataclasses.replace(comparison, verdict="undecided")
+
+
 def compare_points(
     df: pd.DataFrame,
     contender: str,
@@ -117,7 +129,7 @@ def compare_points(
     )
     last = df.loc[df["contender"] == control, x].max()
     noise = statistics.noise_ratio(df[df[x] == last], control, value=value)
-    return statistics.judge_gain(ratio, noise)
+    return judge_gain(ratio, noise)
 
 
 def compare_gain(rows: pd.DataFrame, name: str, *, control: str) -> Comparison:
