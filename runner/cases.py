@@ -108,7 +108,20 @@ def find_case(title: str, site: str, root: Path = ROOT) -> Case:
     return cases[title]
 
 
+@dataclass(frozen=True, slots=True)
+class CaseParameters:
+    """Parameters of a case that were read and checked."""
+
+    overrides: Mapping[str, Any]  # those of its file, its record and a budget of the caller's
+    settings: Mapping[str, Any]  # all of them, with the defaults of the study
+
+
 def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
+    """Read and check what the file of a case says, with a time budget of the caller's if it is not 0."""
+    return dict(check_parameters(case, budget_s).overrides)
+
+
+def check_parameters(case: Case, budget_s: float = 0.0) -> CaseParameters:
     """Read and check the parameters of a case, with a time budget of the caller's if it is not 0."""
     where = f"parameters/{case.site}/{case.title}.yaml"
     overrides = read_yaml(case.parameter_file, where)
@@ -118,8 +131,7 @@ def read_parameters(case: Case, budget_s: float = 0.0) -> dict[str, Any]:
     values |= {"time_budget_s": budget_s} if budget_s else {}
     if values["record"] != f"{case.name}.csv":
         raise UserError(where, f"record: {show(values['record'])}", f"{case.name}.csv, its own")
-    find_parameters(case.notebook).check(values, where)
-    return values
+    return CaseParameters(values, find_parameters(case.notebook).check(values, where))
 
 
 def fingerprint(case: Case, values: Mapping[str, Any]) -> str:

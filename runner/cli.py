@@ -65,7 +65,6 @@ def run(case: str, site: str, render: bool, **options: Any) -> None:
     from runner import cases
 
     chosen = cases.find_case(case, site)
-    cases.read_parameters(chosen)  # what is refused is refused before anything starts
     if not render:
         _end(_run([chosen], **options))
         return
@@ -89,9 +88,11 @@ def _run(cases: list[Any], **options: Any) -> list[str]:
     if max_usd is not None and not max_usd >= 0:
         raise UserError("--max-usd", f"{max_usd:g}", "from 0 on")
     bound = {"max_usd": math.inf if max_usd is None else max_usd, "quick": options["quick"]}
-    runs.check_expected(cases, say, **bound, is_repeated=options["anew"] or options["more"])
+    is_repeated, budget_s = options["anew"] or options["more"], 60 * (minutes or 0.0)
+    # what is refused is refused before anything starts
+    checked = runs.check_expected(cases, say, **bound, is_repeated=is_repeated, budget_s=budget_s)
     find_or_build_versitygw()
-    outcomes = runs.run_cases(cases, say, **options, budget_s=60 * (minutes or 0.0))
+    outcomes = runs.run_cases(cases, say, checked=checked, **options, budget_s=budget_s)
     say(f"\n{runs.summarise(outcomes)}\n")
     return runs.explain_failures(outcomes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,14 +15,16 @@ import numpy as np
 import pandas as pd
 import yaml
 from matplotlib.axes import Axes
+from scipy import stats
 
 from helpers.benchmark.record import read_published, read_records
 from helpers.benchmark.statistics import (
+    Interval,
+    check_finite,
     counts_cpu,
     measured,
     pool_copies,
     ratio_interval,
-    unpaired_ratio,
 )
 from helpers.findings import Finding, as_finding, read_findings
 from helpers.paths import ROOT
@@ -452,6 +454,32 @@ def find_records(names: Sequence[str], site: str) -> tuple[Path, Path]:
             f"after wire run {case.title} --site {site}",
         )
     return own, reference
+
+
+def unpaired_ratio(numerator: Iterable[float], denominator: Iterable[float]) -> Interval:
+    """Compute the ratio of durations that share no block, as of two records of one case.
+
+    The centre is the ratio of medians. Nothing takes out what a block has in common, so each side
+    keeps its own scatter: the interval is Welch's t on the logarithms. It knows what varied within
+    each record, and not what another day on the same machine would have changed.
+    """
+    sides = [
+        check_finite(values, name)
+        for name, values in (("numerator", numerator), ("denominator", denominator))
+    ]
+    if min(map(min, sides)) <= 0:
+        raise UserError("numerator, denominator", "a duration of 0 or less", "above 0")
+    log_numerators, log_denominators = map(np.log, sides)
+    n, centre = (
+        min(len(log_numerators), len(log_denominators)),
+        float(np.exp(np.median(log_numerators) - np.median(log_denominators))),
+    )
+    if n == 1:
+        return Interval(centre, np.nan, np.nan, n)
+    low, high = np.exp(
+        stats.ttest_ind(log_numerators, log_denominators, equal_var=False).confidence_interval()
+    )
+    return Interval(centre, float(low), float(high), n)
 
 
 def compare_records(a: Path, b: Path) -> tuple[pd.DataFrame, dict[str, tuple[Any, Any]]]:

@@ -37,8 +37,9 @@ from helpers.paths import RENDERED, ROOT
 from runner.cases import (
     SUFFIXES,
     Case,
+    CaseParameters,
+    check_parameters,
     find_damage,
-    find_parameters,
     find_study,
     fingerprint,
     fingerprint_rows,
@@ -74,17 +75,27 @@ class Outcome:
         return self.findings.get(NOISE, Finding()).value
 
 
-def run_cases(cases: Sequence[Case], say: Say, **options: Any) -> list[Outcome]:
-    """Run cases one after the other, saying which; one that fails does not stop the others."""
+def run_cases(
+    cases: Sequence[Case],
+    say: Say,
+    *,
+    checked: Mapping[Case, CaseParameters] | None = None,
+    **options: Any,
+) -> list[Outcome]:
+    """Run cases one after the other, saying which; one that fails does not stop the others.
+
+    Parameters that were `checked`, see `check_expected`, are not read again.
+    """
     outcomes = []
     for i, case in enumerate(cases, 1):
         say(f"[{i}/{len(cases)}] {case.title}")
-        outcomes.append(run_case(case, **options))
+        outcomes.append(run_case(case, (checked or {}).get(case), **options))
     return outcomes
 
 
 def run_case(
     case: Case,
+    checked: CaseParameters | None = None,
     *,
     anew: bool = False,
     more: bool = False,
@@ -93,11 +104,11 @@ def run_case(
 ) -> Outcome:
     """Run one case unless it is done, and say what became of it.
 
-    A `budget_s` other than 0 takes the place of that of its file. A `quick` one has one block,
+    Its parameters are read here unless they were `checked`, with the budget, before. A `budget_s` other than 0 takes the place of that of its file. A `quick` one has one block,
     with which a later run goes on; what is done with more stays.
     """
     try:
-        values = read_parameters(case, budget_s)
+        values = {**(checked or check_parameters(case, budget_s)).overrides}
         with lock_case(case):
             wanted = [values, *([values | {"n_blocks": 1}] if quick else [])]
             if any(is_done(case, state) for state in wanted) and not anew and not more:
@@ -329,25 +340,27 @@ def check_expected(
     max_usd: float = math.inf,
     quick: bool = False,
     is_repeated: bool = False,
-) -> None:
-    """Say which cases will not run, and what the others will ask of a store of one's own.
+    budget_s: float = 0.0,
+) -> dict[Case, CaseParameters]:
+    """Check the parameters of cases: say which will not run, and what the others will ask of a store.
 
+    Returned are the parameters of the others, by case; one case alone that will not run is refused.
     Refused are more USD in all than `max_usd`, data that leave the region of the store included.
     Cases that bring a store of their own, or read from a file system, are not billed.
     """
-    usd = 0.0
+    usd, checked = 0.0, dict[Case, CaseParameters]()
     for case in cases:
         study = find_study(case.notebook)
         try:
-            overrides = read_parameters(case)
+            checked[case] = check_parameters(case, budget_s)
         except UserError as error:
+            if len(cases) == 1:
+                raise
             say(f"{case.title} will not run: {error}")
             continue
-        values = find_parameters(case.notebook).check(
-            overrides | ({"n_blocks": 1} if quick else {}), case.title
-        )
+        values = {**checked[case].settings, **({"n_blocks": 1} if quick else {})}
         is_free = values["store"] == "embedded" or values["store"].startswith("file:")
-        if is_free or (is_done(case, overrides) and not is_repeated):
+        if is_free or (is_done(case, checked[case].overrides) and not is_repeated):
             continue
         if study.expect is None:
             say(f"{case.title} asks {values['store']} for what nobody has measured")
@@ -364,3 +377,4 @@ def check_expected(
         raise UserError(
             "--max-usd", f"{max_usd:g}; {usd:.2g} USD are expected", "at least that, or without it"
         )
+    return checked

@@ -73,8 +73,8 @@ VAGUE = frozenset(
 )
 """Pronouns, participles and prepositions: they say of a thing where it came from, not what it is."""
 
-MOST = 0.05
-"""Share of vague names among all that are bound; it only falls, to 0.01 in the end."""
+MOST = 0.005
+"""Share of vague names among all that are bound; in code that engineers admire it is 0 to 0.014."""
 
 
 def list_bound_names(tree: ast.AST) -> Iterator[tuple[str, int]]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import urlsplit
 
 import dask
 import distributed
@@ -198,23 +197,6 @@ def check_versions(client: distributed.Client) -> None:
                 mismatch,
                 "the same on client, scheduler and workers, as environment.yml has it",
             ) from table
-
-
-def check_reach(store: str, *, kind: str, address: str) -> None:
-    """Refuse workers of other machines for a store that only this one can reach."""
-    if store != "embedded" or kind == "local":
-        return
-    where = address or (dask.config.get("gateway.address", None) if kind == "gateway" else None)
-    host = urlsplit(where or "").hostname
-    if host and host not in ("localhost", "127.0.0.1", "::1"):
-        raise UserError(
-            "store",
-            f"'embedded' with cluster_kind: {kind} at {where}",
-            (
-                "the address of a bucket, s3://BUCKET/PREFIX, because the embedded store "
-                "listens on this machine alone"
-            ),
-        )
 
 
 def read_options(kind: str, pairs: Sequence[str]) -> dict[str, str]:

@@ -20,7 +20,6 @@ from wire.errors import UserError
 from wire.intervals import Floats
 from wire.intervals import Interval as Interval
 from wire.intervals import ratio_interval as ratio_interval
-from wire.models import WORTH
 
 _SEED = 20200611
 
@@ -60,31 +59,6 @@ def check_finite(values: Iterable[float], name: str) -> Floats:
     return sample
 
 
-def unpaired_ratio(numerator: Iterable[float], denominator: Iterable[float]) -> Interval:
-    """Compute the ratio of durations that share no block, as of two records of one case.
-
-    The centre is the ratio of medians. Nothing takes out what a block has in common, so each side
-    keeps its own scatter: the interval is Welch's t on the logarithms. It knows what varied within
-    each record, and not what another day on the same machine would have changed.
-    """
-    sides = [
-        check_finite(values, name) for name, values in (("over", numerator), ("under", denominator))
-    ]
-    if min(map(min, sides)) <= 0:
-        raise UserError("over, under", "a duration of 0 or less", "above 0")
-    over_logs, under_logs = map(np.log, sides)
-    n, centre = (
-        min(len(over_logs), len(under_logs)),
-        float(np.exp(np.median(over_logs) - np.median(under_logs))),
-    )
-    if n == 1:
-        return Interval(centre, np.nan, np.nan, n)
-    low, high = np.exp(
-        stats.ttest_ind(over_logs, under_logs, equal_var=False).confidence_interval()
-    )
-    return Interval(centre, float(low), float(high), n)
-
-
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """What a record says of two contenders, or of one contender at two points of the x-axis.
@@ -117,16 +91,6 @@ def judge(ratio: Interval, noise: float) -> Comparison:
     if ratio.n == 1 or math.isnan(noise) or not is_shown:
         return Comparison("indistinguishable", ratio, noise)
     return Comparison("faster" if ratio.centre < 1 else "slower", ratio, noise)
-
-
-def judge_gain(ratio: Interval, noise: float) -> Comparison:
-    """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof."""
-    comparison = judge(ratio, noise)
-    if comparison.verdict != "indistinguishable":
-        return replace(comparison, verdict="falls" if ratio.centre < 1 else "grows")
-    if ratio.high < WORTH and not math.isnan(noise):
-        return replace(comparison, verdict="ended")
-    return replace(comparison, verdict="undecided")
 
 
 def measured(df: pd.DataFrame) -> pd.DataFrame:
@@ -373,25 +337,3 @@ def pool_copies(df: pd.DataFrame, value: str) -> pd.DataFrame:
     readers = rows["contender"].where(rows["control_of"] == "", rows["control_of"])
     logs = np.log(rows[value]).groupby([rows["block"], readers.rename("contender")], sort=False)
     return pd.DataFrame(np.exp(logs.mean()).rename(value).reset_index())
-
-
-def compare_points(
-    df: pd.DataFrame,
-    contender: str,
-    from_point: float,
-    to_point: float,
-    *,
-    control: str,
-    x: str = "n_workers",
-    value: str = "read_s",
-    n_compared: int = 1,
-) -> Comparison:
-    """Judge what a contender gains from one point to another, as from 4 to 8 workers.
-
-    The A/A noise is that of `control`, a second copy of a contender, at the last
-    point where it was measured; `n_compared` is as in `paired_ratio`.
-    """
-    rows = df[df["contender"] == contender]
-    ratio = paired_ratio(rows, from_point, to_point, column=x, value=value, n_compared=n_compared)
-    last = df.loc[df["contender"] == control, x].max()
-    return judge_gain(ratio, noise_ratio(df[df[x] == last], control, value=value))

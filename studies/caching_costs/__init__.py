@@ -30,7 +30,7 @@ STUDY = Study(
     # what the published case asks for, scaled
     expect=lazy_import("helpers.cost_tables", "expect_like", "caching-costs/in-region", count_work),
     fragments={
-        "cost-calculator.md": lazy_import("helpers.cost_tables", "render_calculator"),
-        "runs.md": lazy_import("helpers.cost_tables", "render_runs"),
+        "cost-calculator.md": lazy_import("studies.caching_costs.cost_pages", "render_calculator"),
+        "runs.md": lazy_import("studies.caching_costs.cost_pages", "render_runs"),
     },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from helpers.benchmark.statistics import Comparison, Interval
 from helpers.findings import Finding, as_finding
 from helpers.plotting.tables import trace_of
 from wire.errors import UserError
+from wire.models import WORTH
 from wire.scaling import fit_curve
 
 TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
@@ -95,6 +97,41 @@ def measure_busy(rows: pd.DataFrame) -> pd.Series:
     )
 
 
+def judge_gain(ratio: Interval, noise: float) -> Comparison:
+    """Give the verdict on a gain: that growth ended has to be shown, and is no lack of proof."""
+    comparison = statistics.judge(ratio, noise)
+    if comparison.verdict != "indistinguishable":
+        return dataclasses.replace(comparison, verdict="falls" if ratio.centre < 1 else "grows")
+    if ratio.high < WORTH and not math.isnan(noise):
+        return dataclasses.replace(comparison, verdict="ended")
+    return dataclasses.replace(comparison, verdict="undecided")
+
+
+def compare_points(
+    df: pd.DataFrame,
+    contender: str,
+    from_point: float,
+    to_point: float,
+    *,
+    control: str,
+    x: str = "n_workers",
+    value: str = "read_s",
+    n_compared: int = 1,
+) -> Comparison:
+    """Judge what a contender gains from one point to another, as from 4 to 8 workers.
+
+    The A/A noise is that of `control`, a second copy of a contender, at the last
+    point where it was measured; `n_compared` is as in `paired_ratio`.
+    """
+    rows = df[df["contender"] == contender]
+    ratio = statistics.paired_ratio(
+        rows, from_point, to_point, column=x, value=value, n_compared=n_compared
+    )
+    last = df.loc[df["contender"] == control, x].max()
+    noise = statistics.noise_ratio(df[df[x] == last], control, value=value)
+    return judge_gain(ratio, noise)
+
+
 def compare_gain(rows: pd.DataFrame, name: str, *, control: str) -> Comparison:
     """Judge how many times as fast a reader is as s3fs at its defaults of today.
 
@@ -121,9 +158,7 @@ def find_growth(
     rows: pd.DataFrame, name: str, fewest: int, most: int, *, control: str
 ) -> dict[str, Finding]:
     """Find the growth of raw reads, and that of a reader over it; the noise is that of `control`."""
-    ceiling = statistics.compare_points(
-        rows, "raw", fewest, most, control=control, value="s_per_gb"
-    )
+    ceiling = compare_points(rows, "raw", fewest, most, control=control, value="s_per_gb")
     over_ceiling = compare_growth(rows, name, fewest, most)
     return {"growth-ceiling": as_finding(ceiling), "growth-over-ceiling": as_finding(over_ceiling)}
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
+import dask
 from distributed.system import MEMORY_LIMIT
 from pydantic import Field, model_validator
 
 from helpers import parameters
-from helpers.arrays.clusters import KINDS, check_reach, read_options
+from helpers.arrays.clusters import KINDS, read_options
 from helpers.arrays.readers import READERS, Codec
 from helpers.arrays.stores import check_chunk_shape, open_entry
 from helpers.parameters import (
@@ -23,6 +25,23 @@ from helpers.parameters import (
 )
 from wire.bed.networks import get_profile, profile_names
 from wire.errors import UserError, show
+
+
+def _check_reach(store: str, *, kind: str, address: str) -> None:
+    """Refuse workers of other machines for a store that only this one can reach."""
+    if store != "embedded" or kind == "local":
+        return
+    where = address or (dask.config.get("gateway.address", None) if kind == "gateway" else None)
+    host = urlsplit(where or "").hostname
+    if host and host not in ("localhost", "127.0.0.1", "::1"):
+        raise UserError(
+            "store",
+            f"'embedded' with cluster_kind: {kind} at {where}",
+            (
+                "the address of a bucket, s3://BUCKET/PREFIX, because the embedded store "
+                "listens on this machine alone"
+            ),
+        )
 
 
 class ClusterParameters(parameters.Parameters):
@@ -98,7 +117,7 @@ class Parameters(ClusterParameters):
             raise UserError(
                 "contenders", f"{sorted(unfit)[0]!r} with store {self.store}", ", ".join(fit)
             )
-        check_reach(self.store, kind=self.cluster_kind, address=self.cluster_address)
+        _check_reach(self.store, kind=self.cluster_kind, address=self.cluster_address)
         return self
 
 

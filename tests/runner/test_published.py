@@ -483,3 +483,10 @@ def test_a_folder_that_cannot_be_read_is_left_out_alone(
 def test_what_is_here_was_sent_whole() -> None:
     """Each folder in the repository is as its command made it."""
     assert submitted.read_all().left_out == []
+
+
+def test_unpaired_ratio_is_that_of_medians() -> None:
+    """Sides of different length have a ratio; its interval holds it, and one value has none."""
+    found = published.unpaired_ratio([2.0, 2.1, 1.9, 2.0], [1.0, 1.1, 0.9])
+    assert found.centre == pytest.approx(2.0) and found.low < 2.0 < found.high and found.n == 3
+    assert math.isnan(published.unpaired_ratio([2.0, 2.1], [1.0]).low)

@@ -317,6 +317,27 @@ def test_what_is_billed_is_said_and_bounded(
         run.check_expected([own, own], said.append, max_usd=2.0)
 
 
+def test_parameters_are_checked_once_at_the_door(
+    make_case: MakeCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of a case asks its model once; the notebook, in its own process, asks again."""
+    case, titles = make_case(), list[str]()
+    check = cases.check_parameters
+
+    def count(checked_case: Case, budget_s: float) -> cases.CaseParameters:
+        titles.append(f"{checked_case.title} in {budget_s:g} s")
+        return check(checked_case, budget_s)
+
+    monkeypatch.setattr(run, "check_parameters", count)
+    monkeypatch.setattr(run, "execute", lambda *_: "not executed")
+    checked = run.check_expected([case], print, budget_s=60.0)
+    outcomes = run.run_cases([case], print, checked=checked, budget_s=60.0)
+    assert ([outcome.text for outcome in outcomes], titles) == (
+        ["not executed"],
+        ["study/one in 60 s"],
+    )
+
+
 # Runs that end before their time.
 
 

@@ -122,13 +122,42 @@ def _skip(following: list[int], place: int) -> int:
 
 def unique_nbytes(rows: Iterable[TracedRequest]) -> int:
     """Count the bytes that would have been enough: each byte of each object once."""
-    by_key = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
-    for row in rows:
-        by_key[row.host, row.key].append(span_of(row))
+    rows = [*rows]
+    groups = defaultdict[int, list[int]](list)
+    for i, number in enumerate(number_objects(rows)):
+        groups[number].append(i)
     return sum(
-        sum(fresh_nbytes(spans)) if len(spans) > 1 else spans[0][1] - spans[0][0]
-        for spans in by_key.values()
+        rows[places[0]].nbytes
+        if len(places) == 1
+        else sum(fresh_nbytes(span_of(rows[i]) for i in places))
+        for places in groups.values()
     )
+
+
+def number_objects(rows: Sequence[TracedRequest]) -> list[int]:
+    """Give each object a number, and each request that of its object."""
+    numbers = defaultdict[str, dict[str, int]](dict)
+    n_objects = 0
+    numbered = list[int]()
+    for row in rows:
+        of_host = numbers[row.host]
+        if (number := of_host.get(row.key)) is None:
+            number = of_host[row.key] = n_objects
+            n_objects += 1
+        numbered.append(number)
+    return numbered
+
+
+def most_bodies(rows: Sequence[TracedRequest]) -> int:
+    """Count the bodies that were under way at once, at most."""
+    begins_s = sorted(row.first_byte_s or row.end_s for row in rows)
+    ends_s = sorted(row.end_s for row in rows)
+    most = n_ended = 0
+    for number, begin_s in enumerate(begins_s, 1):
+        while ends_s[n_ended] <= begin_s and n_ended < number - 1:
+            n_ended += 1
+        most = max(most, number - n_ended)
+    return most
 
 
 def intervals(
@@ -201,21 +230,21 @@ def find_time(run: Run) -> dict[str, float]:
     if not run.rows:
         return parts_s | {"start": run.wall_s}
     # the set-up of a connection as what it is: a wait before its first request
-    set_up = [replace(row, start_s=row.start_s - row.handshake_s, first_byte_s=0.0, end_s=row.start_s) for row in run.rows if row.handshake_s]  # fmt: skip
-    parts_s["start"] = max(0.0, min(row.start_s for row in (*run.rows, *set_up)) - begin_s)
+    spans = sorted((row.start_s - row.handshake_s, row.end_s or end_s) for row in run.rows)
+    parts_s["start"] = max(0.0, spans[0][0] - begin_s)
     for start_s, stop_s, n_waiting, n_flowing, blocked in intervals(run.rows, end_s):
         if n_flowing:
             parts_s["client"] += blocked * (stop_s - start_s)
             parts_s["bodies"] += (1 - blocked) * (stop_s - start_s)
         elif n_waiting:
             parts_s["first bytes"] += stop_s - start_s
-    gaps = [
-        (a, b)
-        for a, b, waiting, flowing, _ in intervals([*run.rows, *set_up], end_s)
-        if not waiting + flowing
-    ]
+    gaps, until_s = list[tuple[float, float]](), spans[0][0]
+    for start_s, stop_s in [*spans, (end_s, end_s)]:
+        if start_s > until_s:
+            gaps.append((until_s, start_s))
+        until_s = max(until_s, stop_s)
     parts_s["processor"] = _busy_s(run.processor_s, gaps)
-    parts_s["idle"] = sum(b - a for a, b in gaps) - parts_s["processor"]
+    parts_s["idle"] = sum(stop_s - start_s for start_s, stop_s in gaps) - parts_s["processor"]
     parts_s["connections"] = max(0.0, run.wall_s - sum(parts_s.values()))
     return parts_s
 

@@ -148,22 +148,22 @@ def trace(
         for line in measure(command, run, report, tried, environment) if environment else ():
             say(line, err=True)
         counts = (report.n_requests, report.moved_nbytes / 1e6, report.n_waits)
-        above = [
+        exceeded = [
             f"{name} {count:g}, at most {maxima[name]:g}"
             for name, count in zip(_MAXIMA, counts, strict=True)
             if count > maxima[name]
         ]
-        if above:
-            say(f"above --max: {'; '.join(above)}", err=True)
+        if exceeded:
+            say(f"above --max: {'; '.join(exceeded)}", err=True)
         if most and (places := find_unseen(run)):
-            above.append("not seen")
+            exceeded.append("not seen")
             where = f"{cut(places[0])}{f' and {len(places) - 1} more' * (len(places) > 1)}"
             say(f"--max is not judged: traffic was not seen, with {where}", err=True)
     except Exception as error:  # ours, whatever it is: the program did what it did
         with suppress(OSError):
             say(f"wire trace: the report failed: {show(error)}", err=True)
         sys.exit(run.exit_code or int(bool(most)))  # a budget that is not judged is not kept
-    sys.exit(1 if above else run.exit_code)
+    sys.exit(1 if exceeded else run.exit_code)
 
 
 @trace.command("show")
@@ -279,13 +279,15 @@ def claim(out: Path) -> None:
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = [path.name for path in out.iterdir()]
-        others = [name for name in names if not name.lstrip(".").startswith("trace.")]
+        foreign_names = [name for name in names if not name.lstrip(".").startswith("trace.")]
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         raise convert_system_error(error).within("--out") from error
-    if others:
+    if foreign_names:
         raise UserError(
-            "--out", f"{cut(str(out))} holds {cut(others[0])}", "a new folder, or that of a trace"
+            "--out",
+            f"{cut(str(out))} holds {cut(foreign_names[0])}",
+            "a new folder, or that of a trace",
         )
 
 
@@ -306,17 +308,19 @@ def measure(
         len(after) < _MOST_PAIRS and (time.monotonic() - began_s) * (1 + 1 / len(after)) < _TRY_S
     ):
         n = len(after)
-        for runs, given in (
+        for runs, variables in (
             ((after, environment), (before, {})) if n % 2 else ((before, {}), (after, environment))
         ):
             if len(runs) == n:
-                runs.append(launch.run(command, environment=given, is_silent=True))
+                runs.append(launch.run(command, environment=variables, is_silent=True))
     ratios = [
         without.wall_s / with_it.wall_s for without, with_it in zip(before, after, strict=True)
     ]
     centre, low, high = compute_interval(ratios)
-    predicted = next((item.gain for item in report.findings if item.setting == setting), 0.0)
-    gain = f", predicted {predicted:.2g}x" if predicted else ""
+    # at all of its lines, and of all of the program as the pairs are
+    saved_s = sum(finding.saved_s for finding in report.findings if finding.setting == setting)
+    predicted = report.predicted_s / max(report.predicted_s - saved_s, 1e-3)
+    gain = f", predicted {predicted:.2g}x" if saved_s else ""
     lines = [
         f"{setting}: {centre:.2f}x faster ({low:.2f}x to {high:.2f}x, {len(ratios)} pairs){gain};"
         f" {len(first.rows)} requests without, {len(after[0].rows)} with it"
@@ -325,14 +329,14 @@ def measure(
         codes = ", ".join(map(str, sorted({run.exit_code for run in after})))
         lines.append(f"with {setting} the exit code was {codes}, without it {first.exit_code}")
     # the first run printed for its reader
-    digests, others = ({run.output_digest for run in runs} for runs in (before[1:], after))
-    if len(digests) > 1 or len(others) > 1:
+    digests, new_digests = ({run.output_digest for run in runs} for runs in (before[1:], after))
+    if len(digests) > 1 or len(new_digests) > 1:
         lines.append("the output differs from run to run, so it cannot be compared")
-    elif others != digests:
+    elif new_digests != digests:
         lines.append(f"the output is another with {setting}")
     else:
         lines.append("the output is the same")
-    if _asked(first) == _asked(after[0]):
+    if _count_requests(first) == _count_requests(after[0]):
         lines.append(
             f"the requests are the same: the code passes a value of its own, or its client does not read {shlex.join(environment)}, unless it changes only how many are in flight"
         )
@@ -359,7 +363,7 @@ def compute_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
     return math.exp(statistics.median(logs)), math.exp(mean - half), math.exp(mean + half)
 
 
-def _asked(run: Run) -> Counter[tuple[object, ...]]:
+def _count_requests(run: Run) -> Counter[tuple[object, ...]]:
     return Counter(
         (row.host, row.method, row.key, row.range_start, row.range_nbytes) for row in run.rows
     )

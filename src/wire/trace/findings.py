@@ -34,6 +34,7 @@ _SURE = 1.2  # times the time predicted, above which on a slower network the gai
 _ALONE = (
     0.9  # share of its seconds in which a phase waits alone, below which its gain is one at most
 )
+_LIKELY = 0.5  # weight of a cause, below which it is no more than possible
 _BEST_IN_FLIGHT = 64  # requests at once that nothing forbids
 _SAME = 0.5  # share of the requests of a cause that are those of another, of which it is a part
 
@@ -98,7 +99,8 @@ def find_causes(timeline: Timeline) -> list[Finding]:
 def _sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     """Order causes: a wrong result, then gains that are predicted, then those of at most so much.
 
-    Among each the cause comes first that saves most seconds at all of its lines.
+    Among each the cause comes first that saves most seconds at all of its lines, but for causes of
+    which the trace shows little more than that they are possible: these are the last.
     """
     saved_s = defaultdict[str, float](float)
     for finding in findings:
@@ -114,7 +116,9 @@ def _sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(
         findings,
         key=lambda finding: (
-            REGISTRY[finding.name].rank, is_most[finding.name], -saved_s[finding.name], finding.name,
+            REGISTRY[finding.name].rank, is_most[finding.name],
+            is_most[finding.name] and REGISTRY[finding.name].weight < _LIKELY,
+            -saved_s[finding.name], finding.name,
             -finding.saved_s,
         ),
     )  # fmt: skip
@@ -208,14 +212,14 @@ def _bound(candidate: _Candidate, networks: _Networks) -> _Candidate:
 
     At least: on the slowest network that the trace does not rule out. At most: on the network as
     observed, whose rates are without bound where no body showed one. Where the cause says that it
-    gains so much at most, requests that may be concurrent all are (`is_best`), and what the program
-    computes between them goes on side by side. That is an upper bound of what the change can save,
-    under three conditions. Each request that stays has the first byte that it had, so that no edit
-    has one wait less than it did. A body takes no less than at the rate of the fastest quarter of
-    bodies, and shares no link of which nothing was seen. And a request begins as soon as those have
-    ended which it can have waited for: its real successor can begin no earlier, since an edit only
-    takes requests, or their order, away. What is not bounded is a change that also does what its
-    cause does not describe, such as reading fewer bytes.
+    gains so much at most, the replay is of `_make_best`, which is an upper bound of what the change
+    saves, for four reasons. All requests of the cause begin as soon as the first of them could, as
+    many as there are up to 64, whether they need one another or not; no program begins one earlier.
+    Each brings the bytes that the change leaves of it, after the first byte that it had, and no
+    connection is set up for it. Its body takes no longer than at the rate that the fastest quarter of
+    bodies had, and shares no link of which nothing was seen. And what the program computes between
+    them goes on side by side. Beyond it is a change that does more than its cause describes, such as
+    reading fewer bytes, and a store that answers faster than it did.
     """
     edit = candidate.evidence.edit
     if edit is None:
@@ -225,11 +229,24 @@ def _bound(candidate: _Candidate, networks: _Networks) -> _Candidate:
     if networks.slowest != networks.likely:
         least_s = base_s * _predict_share(trace, edit, networks.slowest)
     is_most = candidate.cause.is_bound or candidate.evidence.is_bound
-    if is_most or networks.observed != networks.likely:
-        best = replace(edit, is_best=True, n_in_flight=max(edit.n_in_flight, _BEST_IN_FLIGHT))
-        most_s = base_s * _predict_share(trace, best if is_most else edit, networks.observed)
+    if is_most or not networks.observed == networks.likely == networks.slowest:
+        most_edit = _make_best(candidate.evidence.rows if is_most else (), edit)
+        most_s = base_s * _predict_share(trace, most_edit, networks.observed)
     return replace(
         candidate, saved_least_s=min(saved_s, least_s), saved_most_s=max(saved_s, most_s)
+    )
+
+
+def _make_best(places: Sequence[int], edit: Edit) -> Edit:
+    """Make the edit than which none of its kind is faster: some requests wait for none of the others."""
+    is_joined = any(len(request.rows) > 1 for request in edit.requests)
+    if not places or not (edit.free or is_joined):
+        return replace(edit, is_best=True)
+    return replace(
+        edit,
+        is_best=True,
+        n_in_flight=max(edit.n_in_flight, _BEST_IN_FLIGHT),
+        free=edit.free | frozenset(places),
     )
 
 
@@ -311,9 +328,7 @@ def _bound_networks(trace: Trace) -> _Networks:
     is_shown = isfinite(observed.stream_nbytes_per_s)
     rate = observed.stream_nbytes_per_s if is_shown else _UNSEEN_NBYTES_PER_S
     likely, low = replace(observed, stream_nbytes_per_s=rate), rate if is_shown else rate / 5
-    until_s = max(row.end_s for row in trace.rows)
-    n_flowing = max((part[3] for part in analysis.intervals(trace.rows, until_s)), default=1)
-    together = min(observed.aggregate_nbytes_per_s, low * max(1, n_flowing))
+    together = min(observed.aggregate_nbytes_per_s, low * max(1, analysis.most_bodies(trace.rows)))
     slowest = replace(likely, stream_nbytes_per_s=low, aggregate_nbytes_per_s=together)
     return _Networks(likely, slowest, observed)
 

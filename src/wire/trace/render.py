@@ -13,11 +13,6 @@ from wire.trace.findings import N_PRINTED
 from wire.trace.report import Finding, PhaseReport, Report
 
 BOOK = "https://arrays-over-the-wire.github.io/arrays-over-the-wire/"
-_TIME = {
-    "start": "before the first request", "connections": "setting up connections", "first bytes": "latency",
-    "bodies": "receiving", "client": "the client cannot keep up", "processor": "CPU",
-    "idle": "idle",
-}  # fmt: skip
 _ACCOUNT = {
     "start-up": "start-up, before the first request",
     "processor": "CPU: the program computes",
@@ -50,29 +45,19 @@ def _write_account(report: Report) -> Iterator[str]:
     """Write what the wall time was made of, line by line; the seconds add up to it."""
     if not report.account_s:
         return
-    parts_s = {text: report.account_s[name] for name, text in _ACCOUNT.items()}
-    lines_s = dict[str, float]()
     phases = sorted(report.phases, key=lambda phase: -phase.waited_s)[:_MOST_LINES]
-    for number, phase in enumerate(phases):
-        text = _name_phase(phase)
-        lines_s[text if text not in lines_s else f"{text} ({number})"] = phase.waited_s
-    elsewhere_s = report.account_s["waiting"] - sum(lines_s.values())
-    small_s = 0.0
-    for table in (parts_s, lines_s):
-        for text, seconds in [*table.items()]:
-            if seconds < _WORTH_A_LINE * report.wall_s:
-                small_s += table.pop(text)
-    names = {"start-up": parts_s.pop(_ACCOUNT["start-up"], 0.0)}
-    rows = [(seconds, text) for text, seconds in names.items() if seconds]
-    rows += [(seconds, f"waiting: {text}") for text, seconds in lines_s.items()]
-    rows += [(seconds, text) for text, seconds in parts_s.items()]
-    if (rest_s := elsewhere_s + small_s) > 0.005 * report.wall_s:
-        rows.append((rest_s, "the rest"))
+    rows = [
+        (report.account_s["start-up"], _ACCOUNT["start-up"]),
+        *((phase.waited_s, f"waiting: {_name_phase(phase)}") for phase in phases),
+        *((report.account_s[name], text) for name, text in _ACCOUNT.items() if name != "start-up"),
+    ]
+    rows = [row for row in rows if row[0] >= _WORTH_A_LINE * report.wall_s]
+    rows.append((report.wall_s - sum(seconds for seconds, _ in rows), "the rest"))
     yield f"{_seconds(report.wall_s)} went to:"
-    for seconds, (_, text) in zip(
-        _round([row[0] for row in rows], report.wall_s), rows, strict=True
-    ):
-        yield f"{seconds}  {text}"
+    texts = _round([seconds for seconds, _ in rows], report.wall_s)
+    for (_, name), text in zip(rows, texts, strict=True):
+        if text.strip(" 0.s"):
+            yield f"{text}  {name}"
 
 
 def _round(parts_s: Sequence[float], total_s: float) -> list[str]:

@@ -15,7 +15,14 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from wire.models.transfer import TOLERANCE_S, Network, Step, replay
-from wire.trace.analysis import DATA_KINDS, find_network, find_time, kind_of, most_in_flight
+from wire.trace.analysis import (
+    DATA_KINDS,
+    find_network,
+    find_time,
+    kind_of,
+    most_in_flight,
+    number_objects,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from wire.trace.rows import CallSite, Run, TracedRequest
@@ -24,6 +31,9 @@ HANDSHAKE_ROUND_TRIPS = 2  # of TCP and of TLS 1.3
 INITIAL_WINDOW_NBYTES = 14_600  # ten segments (RFC 6928), doubled each round trip
 RETRIED = (429, 500, 502, 503)
 """Answers after which a client asks again."""
+_THROTTLED = (
+    0.05  # share of the requests that are refused, from which on a store is asked too often
+)
 _PARTS_AT_ONCE = 10  # of a body in several streams
 _CLIENT_S = 0.005  # of a pause between two requests, which the client itself needs
 _N_DRAWS = 5
@@ -36,7 +46,7 @@ _N_STRETCHES, _LEAST_OF_STRETCH = 20, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EditedRequest:
     """A request of an edited trace, in place of one or more that there were."""
 
     rows: tuple[int, ...]  # their places in the trace
@@ -46,9 +56,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What is asked for instead; what stands in no `Asked` is not asked for."""
+    """What is asked for instead; what stands in no `EditedRequest` is not asked for."""
 
-    asked: Sequence[Asked]
+    requests: Sequence[EditedRequest]
     free: frozenset[int] = (
         frozenset()
     )  # places in the trace of requests that wait for no other's answer
@@ -58,24 +68,27 @@ class Edit:
     most_wait_s: float = math.inf  # of a first byte
     # the most that the program does before a request on a new connection: it makes no client
     most_set_up_s: float = math.inf
-    # whether what the program does between free requests may go on side by side: a bound
+    # whether what the program does between free requests may go on side by side, and they need no
+    # connection of their own: a bound
     is_best: bool = False
 
 
-def keep(rows: Sequence[TracedRequest], dropped: Iterable[int] = ()) -> list[Asked]:
+def keep(rows: Sequence[TracedRequest], dropped: Iterable[int] = ()) -> list[EditedRequest]:
     """Ask for what was asked for, but for some."""
     without = {*dropped}
-    return [Asked((i,), row.nbytes) for i, row in enumerate(rows) if i not in without]
+    return [EditedRequest((i,), row.nbytes) for i, row in enumerate(rows) if i not in without]
 
 
-def split(rows: Sequence[TracedRequest], large: Iterable[int], part_nbytes: float) -> list[Asked]:
+def split(
+    requests: Iterable[EditedRequest], large: Iterable[int], part_nbytes: float
+) -> list[EditedRequest]:
     """Have some bodies come in several streams."""
     chosen = {*large}
     return [
         replace(request, n_parts=ceil(request.nbytes / part_nbytes))
         if request.rows[0] in chosen
         else request
-        for request in keep(rows)
+        for request in requests
     ]
 
 
@@ -167,6 +180,14 @@ class Trace:
         return [*map(kind_of, self.rows)]
 
     @cached_property
+    def objects(self) -> list[int]:
+        """The number of the object that each request is for."""
+        if self.root is not self:
+            numbers = self.root.objects
+            return [numbers[i] for i in self.origin]
+        return number_objects(self.rows)
+
+    @cached_property
     def data(self) -> list[int]:
         """Places of the requests that brought values, or a part of a file."""
         return [
@@ -176,18 +197,32 @@ class Trace:
         ]
 
     @cached_property
-    def _all_asked(self) -> list[Asked]:
-        """What was asked for as it is, which edits share."""
-        return keep(self.rows)
+    def _all_asked(self) -> list[EditedRequest]:
+        """What was asked for as it is, which edits share: of a long trace what is replayed of it."""
+        if len(self.rows) <= self._max_replayed:
+            return keep(self.rows)
+        return [
+            EditedRequest((i,), self.rows[i].nbytes)
+            for first, part, _ in self._stretches
+            for i in range(first, first + len(part.rows))
+        ]
+
+    @cached_property
+    def is_throttled(self) -> bool:
+        """Whether the store asked for fewer requests, in the whole run."""
+        if self.root is not self:
+            return self.root.is_throttled
+        n_refused = sum(row.status in RETRIED for row in self.rows)
+        return n_refused > 1 and n_refused >= _THROTTLED * len(self.rows)
 
     @cached_property
     def repeated(self) -> frozenset[int]:
         """Places of the requests whose bytes had come before."""
-        ranges, repeats = set[tuple[object, ...]](), list[int]()
+        ranges, repeats = set[tuple[int, int | None, int | None]](), list[int]()
         for i, row in enumerate(self.rows):
             if row.method != "GET" or row.status >= 300 or self.kinds[i] == "listing":
                 continue
-            name = row.host, row.key, row.range_start, row.range_nbytes
+            name = self.objects[i], row.range_start, row.range_nbytes
             if name in ranges:
                 repeats.append(i)
             ranges.add(name)
@@ -223,9 +258,9 @@ class Trace:
 
     def by_object(self, places: Iterable[int]) -> Iterator[list[int]]:
         """Group requests by what they ask for, each group in the order in which they began."""
-        groups = defaultdict[tuple[str, str], list[int]](list)
+        groups, objects = defaultdict[int, list[int]](list), self.objects
         for i in places:
-            groups[self.rows[i].host, self.rows[i].key].append(i)
+            groups[objects[i]].append(i)
         yield from groups.values()
 
     @property
@@ -248,7 +283,7 @@ class Trace:
             heapq.heappush(under_way, (row.end_s, i))
         return previous
 
-    def _find_thinking(self, asked: Container[int]) -> list[tuple[int, float]]:
+    def _find_thinking(self, remaining: Container[int]) -> list[tuple[int, float]]:
         """Compute the seconds before each request from the last end of one that is asked for still.
 
         Before them stands which of the dropped requests in between began first. A request waited for
@@ -258,11 +293,11 @@ class Trace:
         thinking = list[tuple[int, float]]()
         for i, row in enumerate(self.rows):
             before = self._previous[i]
-            if (looked := self._looked.get(i)) is not None and looked not in asked:
+            if (looked := self._looked.get(i)) is not None and looked not in remaining:
                 before = looked
             since_s = self.rows[0].start_s if before is None else self.rows[before].end_s
             think_s = max(0.0, self.clock.read(row.start_s) - self.clock.read(since_s))
-            if before is None or before in asked:
+            if before is None or before in remaining:
                 thinking.append((i, think_s))
                 continue
             # a client that is refused waits on purpose before it asks again
@@ -275,20 +310,21 @@ class Trace:
         self, edit: Edit, connect: Network, stream_delay_s: Callable[[TracedRequest], float]
     ) -> list[Step]:
         """Write an edited trace as steps, each after so many of the others have ended."""
-        place = {i: number for number, request in enumerate(edit.asked) for i in request.rows}
+        place = {i: number for number, request in enumerate(edit.requests) for i in request.rows}
         thinking = self._find_thinking(place)
         ended = sorted(
             max(self.rows[i].end_s for i in request.rows)
-            for request in edit.asked
+            for request in edit.requests
             for _ in range(request.n_parts)
         )
         steps = list[Step]()
         first_after = n_free = 0  # of the free requests in a row
-        for request in sorted(edit.asked, key=lambda item: self.rows[min(item.rows)].start_s):
+        for request in sorted(edit.requests, key=lambda item: self.rows[min(item.rows)].start_s):
             row = self.rows[first := min(request.rows)]
             since, think_s = thinking[first]
             # what the program did between requests that are joined it does still, the client does not
-            pauses_s = [thinking[i][1] - _CLIENT_S for i in {*request.rows} - {first}]
+            joined = set[int]() if edit.is_best else {*request.rows} - {first}
+            pauses_s = [thinking[i][1] - _CLIENT_S for i in joined]
             think_s += sum(max(0.0, pause_s) for pause_s in pauses_s)
             after = bisect_right(ended, self.rows[since].start_s + TOLERANCE_S)
             if first in edit.free:
@@ -296,7 +332,7 @@ class Trace:
                 n_free += request.n_parts
                 after = first_after + max(0, n_free - edit.n_in_flight)
                 # of those that go at once all but the first need a connection of their own
-                is_new = 1 < n_free <= edit.n_in_flight and not row.is_first
+                is_new = 1 < n_free <= edit.n_in_flight and not (row.is_first or edit.is_best)
             else:
                 n_free, is_new = 0, False
             if edit.is_connected:
@@ -304,13 +340,17 @@ class Trace:
             if row.is_first:
                 think_s = min(think_s, edit.most_set_up_s)
             opening_s = min(max(0.0, stream_delay_s(row) - edit.less_s), edit.most_wait_s)
-            if len(request.rows) > 1:  # a longer body begins as slowly as on a new connection
+            if (
+                len(request.rows) > 1 and not edit.is_best
+            ):  # a longer body begins as slowly as on a new connection
                 opening_s += replace(connect, setup_s=0.0).new_connection_s(request.nbytes)
             for part in range(request.n_parts):
                 wave = max(0, part + 1 - _PARTS_AT_ONCE)
                 nbytes = request.nbytes / request.n_parts
                 connect_s = (
-                    connect.new_connection_s(nbytes) if is_new or (part and not wave) else 0.0
+                    connect.new_connection_s(nbytes)
+                    if is_new or (part and not wave and not edit.is_best)
+                    else 0.0
                 )
                 steps.append(Step(after + wave, think_s, nbytes, opening_s=opening_s + connect_s))
         return steps
@@ -323,7 +363,8 @@ class Trace:
         if len(self.rows) <= self._max_replayed:
             return self._replay(edit, network)
         return sum(
-            weight * part._replay(replace(edit, asked=sample.asked, free=sample.free), network)
+            weight
+            * part._replay(replace(edit, requests=sample.requests, free=sample.free), network)
             for part, sample, weight in self._sample(edit)
         )
 
@@ -331,25 +372,27 @@ class Trace:
         """Take the part of an edit that each sampled stretch has; that of the latest edit is kept."""
         if (
             self._sampled
-            and self._sampled[0].asked is edit.asked
+            and self._sampled[0].requests is edit.requests
             and self._sampled[0].free is edit.free
         ):
             return self._sampled[1]
         wanted = {
             i for first, part, _ in self._stretches for i in range(first, first + len(part.rows))
         }
-        by_place = {item.rows[0]: item for item in edit.asked if item.rows[0] in wanted}
+        by_place = {item.rows[0]: item for item in edit.requests if item.rows[0] in wanted}
         samples = list[tuple[Trace, Edit, float]]()
         for first, part, weight in self._stretches:
             within = range(first, first + len(part.rows))
-            asked = [
-                Asked(tuple(j - first for j in item.rows if j in within), item.nbytes, item.n_parts)
+            requests = [
+                EditedRequest(
+                    tuple(j - first for j in item.rows if j in within), item.nbytes, item.n_parts
+                )
                 for i in within
                 if (item := by_place.get(i))
             ]
-            if asked:
+            if requests:
                 free = frozenset(i - first for i in within if i in edit.free)
-                samples.append((part, replace(edit, asked=asked, free=free), weight))
+                samples.append((part, replace(edit, requests=requests, free=free), weight))
         self._sampled = edit, samples
         return samples
 
@@ -363,10 +406,10 @@ class Trace:
     def _as_it_was(self) -> Edit:
         return Edit(self._all_asked)
 
-    def keep(self, dropped: Iterable[int] = ()) -> list[Asked]:
-        """Ask for what was asked for, but for some."""
+    def keep(self, dropped: Iterable[int] = ()) -> list[EditedRequest]:
+        """Ask for what was asked for, but for some; of a long trace what is replayed alone."""
         without = {*dropped}
-        return [item for i, item in enumerate(self._all_asked) if i not in without]
+        return [item for item in self._all_asked if item.rows[0] not in without]
 
     @property
     def _max_replayed(self) -> int:

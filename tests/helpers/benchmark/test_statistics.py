@@ -19,7 +19,6 @@ from helpers.benchmark.statistics import (
     client_share,
     compare_contenders,
     judge,
-    judge_gain,
     log_noise,
     median_interval,
     noise_ratio,
@@ -28,7 +27,6 @@ from helpers.benchmark.statistics import (
     ratio_interval,
     summarise,
     thread_share,
-    unpaired_ratio,
 )
 from tests.refusals import refused
 
@@ -306,24 +304,6 @@ def test_gains_are_paired_within_blocks() -> None:
         paired_ratio(ours, 1, 4, column="n_workers")
 
 
-@pytest.mark.parametrize(
-    ("ratio", "noise", "verdict"),
-    [
-        (Interval(1.17, 1.13, 1.19, 5), 1.05, "grows"),
-        (Interval(0.80, 0.75, 0.85, 5), 1.05, "falls"),
-        (Interval(1.01, 0.97, 1.05, 5), 1.05, "ended"),
-        (Interval(1.02, 1.01, 1.03, 5), 1.05, "ended"),  # a gain, but inside the noise
-        (Interval(1.05, 1.03, 1.07, 5), 1.01, "grows"),  # small and shown is not ended
-        (Interval(1.15, 0.95, 1.39, 5), 1.05, "undecided"),  # not shown is not ended
-        (Interval(1.00, math.nan, math.nan, 1), 1.05, "undecided"),
-        (Interval(1.00, 0.99, 1.01, 5), math.nan, "undecided"),
-    ],
-)
-def test_that_growth_ended_has_to_be_shown(ratio: Interval, noise: float, verdict: str) -> None:
-    """What cannot be told apart from no gain may still be one."""
-    assert judge_gain(ratio, noise).verdict == verdict
-
-
 def test_throughputs_say_which_bytes() -> None:
     """Three throughputs, and the share of the ceiling of the same block and point."""
     table = make_table(a=[2.0, 4.0], raw=[1.0, 4.0])
@@ -339,10 +319,3 @@ def test_throughputs_say_which_bytes() -> None:
     assert lonely["share_of_ceiling"].isna().all()
     with refused("is_ceiling", "two ceilings"):
         add_throughputs(table.assign(is_ceiling=True))
-
-
-def test_unpaired_ratio_is_that_of_medians() -> None:
-    """Sides of different length have a ratio; its interval holds it, and one value has none."""
-    found = unpaired_ratio([2.0, 2.1, 1.9, 2.0], [1.0, 1.1, 0.9])
-    assert found.centre == pytest.approx(2.0) and found.low < 2.0 < found.high and found.n == 3
-    assert math.isnan(unpaired_ratio([2.0, 2.1], [1.0]).low)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pandas as pd
 import pytest
 
 from helpers.arrays.stores import StoredArray
-from helpers.benchmark.statistics import Comparison, Interval, add_throughputs, judge_gain
+from helpers.benchmark.statistics import Comparison, Interval, add_throughputs
 from studies.cluster_scaling import findings
+from studies.cluster_scaling.findings import judge_gain
 from tests.refusals import refused
 from wire.bed.locations import parse_location
 
@@ -146,3 +148,21 @@ def test_a_law_is_tabulated_or_refused() -> None:
     assert table.loc[8, "90 % of runs from (s)"] <= 6 <= table.loc[8, "to (s)"]
     grown = findings.tabulate_fit(rows, {1: 20, 2: 40, 4: 80}, slots=1, sizes=[8])
     assert "one of 4 workers with 20 chunks" in grown.loc["why"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "verdict"),
+    [
+        (Interval(1.17, 1.13, 1.19, 5), 1.05, "grows"),
+        (Interval(0.80, 0.75, 0.85, 5), 1.05, "falls"),
+        (Interval(1.01, 0.97, 1.05, 5), 1.05, "ended"),
+        (Interval(1.02, 1.01, 1.03, 5), 1.05, "ended"),  # a gain, but inside the noise
+        (Interval(1.05, 1.03, 1.07, 5), 1.01, "grows"),  # small and shown is not ended
+        (Interval(1.15, 0.95, 1.39, 5), 1.05, "undecided"),  # not shown is not ended
+        (Interval(1.00, math.nan, math.nan, 1), 1.05, "undecided"),
+        (Interval(1.00, 0.99, 1.01, 5), math.nan, "undecided"),
+    ],
+)
+def test_that_growth_ended_has_to_be_shown(ratio: Interval, noise: float, verdict: str) -> None:
+    """What cannot be told apart from no gain may still be one."""
+    assert judge_gain(ratio, noise).verdict == verdict

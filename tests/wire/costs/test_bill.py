@@ -14,10 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from helpers.benchmark.record import read_records
-from helpers.cost_tables import REFERENCE, count_run, render_runs
+from helpers.cost_tables import REFERENCE, count_run
 from helpers.findings import read_findings
 from runner.cases import find_parameters, find_studies, find_study
 from studies.caching_costs import findings
+from studies.caching_costs.cost_pages import render_runs
 from wire.cli import main
 from wire.costs.bill import (
     LEAST_RATE,

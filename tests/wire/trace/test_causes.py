@@ -70,7 +70,7 @@ PACKAGES = {
 }  # fmt: skip
 NOT_HERE = {
     # what a test cannot have: a region of its own, a bucket that is open, a disk to download to
-    ("credentials", "zarr"), ("credentials", "s3fs"), ("credentials", "obstore"), ("credentials", "arrow"),
+    ("credentials", "zarr"), ("credentials", "xarray"), ("credentials", "s3fs"), ("credentials", "obstore"), ("credentials", "arrow"),
     ("redirects", "arrow"), ("in-turn", "gdal"),
 }  # fmt: skip
 
@@ -82,8 +82,7 @@ def list_remedies() -> Iterator[Any]:
             if remedy.language == "python" and (cause.name, client) not in NOT_HERE:
                 yield pytest.param(client, remedy.text, id=f"{cause.name}-{client}")
         for call, remedy in cause.calls.items():
-            # which reads netCDF files, as h5netcdf does over a store alone
-            if remedy.language == "python" and call != "open_mfdataset":
+            if remedy.language == "python":
                 yield pytest.param(call, remedy.text, id=f"{cause.name}-{call}")
 
 
@@ -105,6 +104,10 @@ def store(server: Server) -> Location:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # consolidated metadata are no part of Zarr 3
         cube.chunk({"t": 1}).to_zarr(opened, zarr_format=3, consolidated=True)
+        for i in range(3):
+            part = ObjectStore((location / f"remedies/part{i}.zarr").obstore())
+            days = cube.isel(t=slice(5 * i, 5 * i + 5))
+            days.to_zarr(part, zarr_format=3, consolidated=True)
     table = pyarrow.table({"a": [1, 2, 3]})
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(table, sink)
@@ -157,7 +160,7 @@ async def _run_remedy(
     from zarr.storage import ObjectStore
 
     web = f"{store.endpoint_url}/{store.bucket}/remedies"
-    is_zarr = "xr." in text or "ds." in text or client in ("zarr", "tensorstore")
+    is_zarr = "xr." in text or "ds." in text or client in ("zarr", "xarray", "tensorstore")
     target = ObjectStore((store / "remedies/cube.zarr").obstore())
     group = zarr.open_group(target, mode="a")
     names: dict[str, Any] = {
@@ -176,6 +179,10 @@ async def _run_remedy(
     names["path"] = f"{prefix}files/0"
     names["paths"] = [f"{prefix}files/{i}" for i in range(4)]
     names["ds"] = xr.open_zarr(names["url"], consolidated=True) if is_zarr else None
+    if client == "xarray":
+        names["array"] = xr.open_zarr(names["url"], consolidated=True)["a"]
+    if "open_mfdataset" in text:
+        names["urls"] = [f"s3://{store.bucket}/remedies/part{i}.zarr" for i in range(3)]
     names["lazy"] = [names["ds"]["a"][i] for i in range(3)] if is_zarr else []
     await _add_clients(names, client, text, store)
     await _run(code, names)

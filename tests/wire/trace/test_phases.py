@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.wire.trace import planted
+from wire.models.transfer import Step
 from wire.trace import findings
 from wire.trace.phases import Timeline
-from wire.trace.rows import CallSite, TracedRequest
+from wire.trace.rows import CallSite, Run, TracedRequest
 from wire.trace.whatif import Trace
 
 LINES = [pytest.param(True, id="lines-known"), pytest.param(False, id="lines-unknown")]
@@ -203,3 +207,68 @@ def test_a_report_of_many_requests_looks_at_each_a_few_times() -> None:
         return steps
 
     assert count(4000) < 2.5 * count(2000)
+
+
+def make_long_run(n: int) -> Run:
+    """Make a run of ten lines with so many requests: chunks in turn and at once, and ranges of files."""
+    program = planted.Program(agent="aiobotocore/3.10")
+    for number in range(n // 200):
+        program.at(number % 10 + 1, function=f"read_{number % 10}")
+        for i in range(50):
+            program.wait(f"/b/a{number}/c/{i}")
+        program.together([f"/b/b{number}/c/{i}" for i in range(100)])
+        for i in range(50):
+            program.wait(f"/b/{number % 7}.h5", 3000, start=(i * 7919 % 1000) * 40_000)
+    return program.end()
+
+
+@pytest.mark.parametrize("has_lines", LINES)
+def test_of_a_long_run_a_part_is_replayed(has_lines: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times the requests are not twice the steps of a replay, whatever is found in them."""
+    monkeypatch.setattr("wire.trace.whatif.MAX_REPLAYED", 1000)
+    n_steps = 0
+
+    def count_steps(steps: Sequence[Step], *_: object, **__: object) -> float:
+        nonlocal n_steps
+        n_steps += len(steps)
+        return sum(step.think_s + step.opening_s for step in steps)
+
+    monkeypatch.setattr("wire.trace.whatif.replay", count_steps)
+    counts = []
+    for n in (6_000, 24_000):
+        n_steps = 0
+        run = make_long_run(n)
+        findings.report(run if has_lines else replace(run, sites=()), within_s=600.0)
+        counts.append(n_steps)
+    assert 0 < counts[1] < 2 * counts[0]
+
+
+def test_a_report_holds_little_of_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred thousand requests are to be reported in 100 MB beside those of the trace."""
+    monkeypatch.setattr("wire.trace.whatif.MAX_REPLAYED", 1000)
+    peaks = []
+    for n in (3_000, 6_000):
+        run = make_long_run(n)
+        tracemalloc.start()
+        report = findings.report(run, within_s=600.0)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert report.findings
+        assert any("gains are predicted from" in note for note in report.notes)
+    assert (peaks[1] - peaks[0]) / 3_000 < 500
+
+
+def test_a_store_that_refuses_is_not_to_be_asked_more() -> None:
+    """Where every fourth request is refused for now, no remedy is more of them at once."""
+
+    def name_causes(status: int) -> set[str]:
+        program = planted.Program(agent="object_store/0.12")
+        for i in range(30):
+            program.wait(f"/b/limit/{i}.bin")
+            if i % 3 == 0:
+                program.wait(f"/b/limit/{i}.bin", status=status)
+                program.pause(0.4)
+        return {finding.name for finding in findings.find(program.end())}
+
+    assert "in-turn" in name_causes(404)
+    assert name_causes(503) == {"throttled"}

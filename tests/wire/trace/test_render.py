@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from studies.own_program.example_trace import read_example
 from tests.wire.trace import planted
 from wire.trace import findings, render
 from wire.trace.phases import Timeline
@@ -81,7 +82,7 @@ def test_one_advice_for_several_lines_is_said_once() -> None:
     """Each of three lines asks for sizes: one cause, one setting to try, and the lines of each remedy."""
     _, lines = render_program()
     text = "\n".join(lines)
-    assert text.count("an extra HEAD before each object") == 1
+    assert text.count("an extra request (HEAD) before each object") == 1
     assert text.count("--try max_concurrency=1") == 1
     assert text.count("-> fs = s3fs.S3FileSystem(max_concurrency=1)") == 1
     assert "my.py:13  -> fs = s3fs.S3FileSystem(max_concurrency=1)" in text
@@ -139,3 +140,12 @@ def test_calls_of_one_line_are_one_phase() -> None:
     (phase,) = Timeline(Trace(program.end())).phases
     assert phase.trace.code_line is not None
     assert phase.trace.code_line.library_call == "zarr.core.array.Array.__getitem__"
+
+
+def test_the_example_of_the_book_is_told_of_what_it_uses() -> None:
+    """It opens with Zarr and s3fs, and has never heard of xarray."""
+    run, report, words = read_example()
+    assert {site.library_call.partition(".")[0] for site in run.sites if site} == {"s3fs", "zarr"}
+    lines = [*render.render(report, words)]
+    assert len(lines) <= 27
+    assert not re.search(r"\b(xr|ds)\.", "\n".join(lines))

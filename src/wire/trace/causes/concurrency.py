@@ -10,7 +10,7 @@ from wire.trace import analysis
 from wire.trace.analysis import is_data
 from wire.trace.causes.clients import find_clients
 from wire.trace.causes.registry import FEW, Cause, Evidence, Remedy, advise, run_in_shell
-from wire.trace.whatif import RETRIED, Asked, Edit
+from wire.trace.whatif import RETRIED, Edit, EditedRequest
 
 if TYPE_CHECKING:
     from wire.trace.whatif import Trace
@@ -37,6 +37,8 @@ def _free_data(trace: Trace) -> frozenset[int]:
 
 def _find_in_turn(trace: Trace) -> Evidence | None:
     """Find objects, or chunks of a shard, that do not need one another, read one after the other."""
+    if trace.is_throttled:  # more at once would be refused, too
+        return None
     places = trace.data
     objects = [*trace.by_object(places)]
     # the index of a shard comes before its chunks
@@ -49,14 +51,16 @@ def _find_in_turn(trace: Trace) -> Evidence | None:
     if len(objects) + len(parts) < max(FEW, 0.5 * len(places)) or trace.n_data_in_flight != 1:
         return None
     free = _free_data(trace) - {group[0] for group in objects if parts.intersection(group)}
-    what = f"{len(parts)} chunks of shards" if parts else f"{len(objects)} objects"
+    name = f"{len(parts)} chunks of shards" if parts else f"{len(objects)} objects"
     size = format_size(median(trace.rows[i].nbytes for i in places))
-    text = f"{what} were read one after the other, {size} each"
+    text = f"{name} were read one after the other, {size} each"
     return Evidence(places, text, Edit(trace.keep(), free))
 
 
 def _find_few(trace: Trace) -> Evidence | None:
     """Find fewer requests in flight than there were to make."""
+    if trace.is_throttled:
+        return None
     places, n_in_flight = trace.data, trace.n_data_in_flight
     rows = [trace.rows[i] for i in places]
     if not 1 < n_in_flight <= _FEW_IN_FLIGHT or len(places) < 3 * n_in_flight:
@@ -89,12 +93,12 @@ def _find_small_chunks(trace: Trace) -> Evidence | None:
     if not 0 < size <= _SMALL_CHUNK_NBYTES:
         return None
     n_joined = int(min(_MOST_JOINED, _GOOD_CHUNK_NBYTES // size))
-    asked = trace.keep(chunks)
+    asked_for = trace.keep(chunks)
     for first in range(0, len(chunks), n_joined):
         places = chunks[first : first + n_joined]
-        asked.append(Asked((*places,), sum(trace.rows[i].nbytes for i in places)))
+        asked_for.append(EditedRequest((*places,), sum(trace.rows[i].nbytes for i in places)))
     text = f"{len(chunks)} chunks of {format_size(size)} each, where a few MB cost hardly more time"
-    return Evidence(chunks, text, Edit(asked))
+    return Evidence(chunks, text, Edit(asked_for))
 
 
 def _find_slow_tail(trace: Trace) -> Evidence | None:

@@ -41,14 +41,14 @@ _MADE = (
 
 def _find_credentials(trace: Trace) -> Evidence | None:
     """Find credentials sought from the metadata service of a machine."""
-    asked = [i for i, kind in enumerate(trace.kinds) if kind == "credentials"]
-    seconds = sum(trace.rows[i].end_s - trace.rows[i].start_s for i in asked)
+    services = [i for i, kind in enumerate(trace.kinds) if kind == "credentials"]
+    seconds = sum(trace.rows[i].end_s - trace.rows[i].start_s for i in services)
     past = [bypass for bypass in trace.run.bypassed if bypass.address.startswith(METADATA_SERVICES)]
-    if not asked and not past:
+    if not services and not past:
         return None
-    duration = f" in {seconds:.1f} s" if asked else "; what they took counts as idle"
-    text = f"{len(asked) + len(past)} connections to a metadata service{duration}"
-    return drop(trace, asked, text) or Evidence((), text, saved_s=trace.time["idle"])
+    duration = f" in {seconds:.1f} s" if services else "; what they took counts as idle"
+    text = f"{len(services) + len(past)} connections to a metadata service{duration}"
+    return drop(trace, services, text) or Evidence((), text, saved_s=trace.time["idle"])
 
 
 def _find_new(trace: Trace) -> list[int]:

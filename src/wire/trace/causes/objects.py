@@ -56,23 +56,23 @@ def _find_looks(trace: Trace) -> Evidence | None:
 def _find_repeated(trace: Trace) -> list[int]:
     """Find the requests whose bytes had come before, in the whole run."""
     if trace.root is not trace:
-        again = trace.root.repeated
-        return [i for i, place in enumerate(trace.origin) if place in again]
+        repeats = trace.root.repeated
+        return [i for i, place in enumerate(trace.origin) if place in repeats]
     return sorted(trace.repeated)
 
 
 def _find_repeats(trace: Trace) -> Evidence | None:
     """Find bytes of an object that had come before."""
-    again = _find_repeated(trace)
-    nbytes = sum(trace.rows[i].nbytes for i in again)
-    text = f"{len(again)} requests brought {format_size(nbytes)} that had come before"
-    return drop(trace, again, text)
+    repeats = _find_repeated(trace)
+    nbytes = sum(trace.rows[i].nbytes for i in repeats)
+    text = f"{len(repeats)} requests brought {format_size(nbytes)} that had come before"
+    return drop(trace, repeats, text)
 
 
 def _find_samples(trace: Trace) -> Evidence | None:
     """Find chunks that are read again at once, for the next sample that lies in them."""
-    again = {i for i in _find_repeated(trace) if trace.kinds[i] == "chunk"}
-    if len(again) < FEW:
+    repeats = {i for i in _find_repeated(trace) if trace.kinds[i] == "chunk"}
+    if len(repeats) < FEW:
         return None
     chunks = [i for i in trace.data if trace.kinds[i] == "chunk"]
     latest, n_next = dict[tuple[str, str], int](), 0
@@ -80,15 +80,15 @@ def _find_samples(trace: Trace) -> Evidence | None:
         row = trace.rows[i]
         name = (row.host, row.key)
         # the chunk before, or one of the few of the sample before
-        n_next += i in again and number - latest.get(name, -(10**9)) == 1
+        n_next += i in repeats and number - latest.get(name, -(10**9)) == 1
         latest[name] = number
-    if n_next < 0.5 * len(again):
+    if n_next < 0.5 * len(repeats):
         return None
     text = (
         f"{len(latest)} chunks were read {len(chunks)} times:"
         " each sample reads the chunk again that it lies in"
     )
-    return drop(trace, sorted(again), text)
+    return drop(trace, sorted(repeats), text)
 
 
 def _find_metadata(trace: Trace) -> Evidence | None:
@@ -107,9 +107,9 @@ def _find_metadata(trace: Trace) -> Evidence | None:
         or trace.kinds[i] == "listing"
         or (trace.kinds[i] in ("HEAD", "probe") and not analysis.is_chunk(trace.rows[i]))
     ]
-    kept = next((i for i in wanted_gets if trace.rows[i].status < 300), family[0])
+    necessary = next((i for i in wanted_gets if trace.rows[i].status < 300), family[0])
     text = f"{len(family)} requests for metadata in {len(folders)} places, which could be in one"
-    return Evidence(family, text, Edit(trace.keep(i for i in family if i != kept)))
+    return Evidence(family, text, Edit(trace.keep(i for i in family if i != necessary)))
 
 
 def _find_tree(trace: Trace) -> Evidence | None:
@@ -165,7 +165,7 @@ _TREE = Remedy("tree = xr.open_datatree(url, decode_times=False, create_default_
 CAUSES = [
     Cause(
         "looks",
-        "an extra HEAD before each object",
+        "an extra request (HEAD) before each object",
         "asking for the size of each object before reading it",
         _find_looks,
         "symptoms.html#my-zarr-is-slow-since-i-updated",

@@ -21,7 +21,7 @@ from wire.trace.causes.registry import (
     run_in_shell,
     set_variable,
 )
-from wire.trace.whatif import Asked, Edit, split
+from wire.trace.whatif import Edit, EditedRequest, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,22 +49,24 @@ def _find_overlaps(trace: Trace) -> Evidence | None:
     for group in trace.by_object(ranges):
         spans = [span_of(trace.rows[i]) for i in group]
         fresh |= zip(group, analysis.fresh_nbytes(spans), strict=True)
-        known = set[tuple[int, int]]()
+        earlier = set[tuple[int, int]]()
         for i, span in zip(group, spans, strict=True):
-            if span not in known and fresh[i] < trace.rows[i].nbytes:
+            if span not in earlier and fresh[i] < trace.rows[i].nbytes:
                 part.append(i)
-            known.add(span)
+            earlier.add(span)
     moved, unique = sum(trace.rows[i].nbytes for i in fresh), sum(fresh.values())
     if not part or moved < _WASTED * unique:
         return None
-    asked = [replace(item, nbytes=fresh.get(item.rows[0], item.nbytes)) for item in trace.keep()]
+    asked_for = [
+        EditedRequest(item.rows, fresh.get(item.rows[0], item.nbytes))
+        for item in trace.keep()
+        if fresh.get(item.rows[0], 1)
+    ]
     text = (
         f"{format_size(moved)} came for {format_size(unique)} of the files:"
         " a read-ahead is thrown away at each jump"
     )
-    return Evidence(
-        sorted(part), text, Edit([item for item in asked if fresh.get(item.rows[0], 1)])
-    )
+    return Evidence(sorted(part), text, Edit(asked_for))
 
 
 def _can_replace_read_ahead(trace: Trace, evidence: Evidence) -> bool:
@@ -102,15 +104,15 @@ def _find_neighbours(trace: Trace) -> Evidence | None:
             joined.append([j])
     if len(touching) < 0.5 * n_all:
         return None
-    asked = trace.keep(ranges)
+    asked_for = trace.keep(ranges)
     for places in joined:
         first, last = trace.rows[places[0]], trace.rows[places[-1]]
-        asked.append(Asked((*places,), span_of(last)[1] - span_of(first)[0]))
+        asked_for.append(EditedRequest((*places,), span_of(last)[1] - span_of(first)[0]))
     text = (
         f"{len(touching)} of {n_all} neighbours touch;"
-        f" joined they are {len(asked)} requests instead of {len(trace.rows)}"
+        f" joined they are {len(joined)} requests instead of {len(ranges)}"
     )
-    return Evidence(sorted(touching), text, Edit(asked))
+    return Evidence(sorted(touching), text, Edit(asked_for))
 
 
 def _is_waiting(trace: Trace, places: Iterable[int]) -> bool:
@@ -180,25 +182,25 @@ def _find_file_object(trace: Trace) -> Evidence | None:
     return Evidence(ranges, text, edit, values={"block": size})
 
 
-def _put_in_blocks(trace: Trace, ranges: list[int], block_nbytes: int) -> list[Asked]:
-    """Ask for whole blocks of a file, each once while it is one of the latest that are kept."""
-    asked = list[Asked]()
+def _put_in_blocks(trace: Trace, ranges: list[int], block_nbytes: int) -> list[EditedRequest]:
+    """Ask for whole blocks of a file, each once while it is one of the latest that are cached."""
+    blocks = list[EditedRequest]()
     for group in trace.by_object(ranges):
         spans = [span_of(trace.rows[i]) for i in group]
         size = max(end for _, end in spans)
-        kept = OrderedDict[int, None]()
+        cached = OrderedDict[int, None]()
         for i, (start, end) in zip(group, spans, strict=True):
             nbytes = 0
             for block in range(start // block_nbytes, max(start, end - 1) // block_nbytes + 1):
-                if block not in kept:
+                if block not in cached:
                     nbytes += min(block_nbytes, size - block * block_nbytes)
-                kept[block] = None
-                kept.move_to_end(block)
-                if len(kept) > _KEPT_BLOCKS:
-                    kept.popitem(last=False)
+                cached[block] = None
+                cached.move_to_end(block)
+                if len(cached) > _KEPT_BLOCKS:
+                    cached.popitem(last=False)
             if nbytes:
-                asked.append(Asked((i,), nbytes))
-    return asked
+                blocks.append(EditedRequest((i,), nbytes))
+    return blocks
 
 
 def _find_one_stream(trace: Trace) -> Evidence | None:
@@ -209,7 +211,7 @@ def _find_one_stream(trace: Trace) -> Evidence | None:
     nbytes = sum(trace.rows[i].nbytes for i in large)
     rate = trace.observed.stream_nbytes_per_s / 1e6
     text = f"{format_size(nbytes)} came one stream at a time, of {rate:.0f} MB/s"
-    return Evidence(large, text, Edit(split(trace.rows, large, JOINED_NBYTES)))
+    return Evidence(large, text, Edit(split(trace.keep(), large, JOINED_NBYTES)))
 
 
 _POOL = (

@@ -100,7 +100,9 @@ class Cause:
     rank: Literal[0, 1, 2] = 1
     least: int = FEW
     is_bound: bool = False  # whether it gains so much at most, for the store or the data have a say
-    weight: float = 1.0  # of its gain among others, as far as it is certain
+    weight: float = (
+        1.0  # how likely it is that the change gains; one that is merely possible is last
+    )
     absorbs: Sequence[str] = ()  # causes that are a part of it
     # whether the trace shows that the setting of its remedy can act
     can_try: Callable[[Trace, Evidence], bool] = lambda _trace, _evidence: True
