@@ -342,6 +342,7 @@ function makeTrace(run, catalog) {
   const kinds = rows.map((row) => kindOf(row, catalog, patterns)), all = rows.map((_, i) => i);
   const data = all.filter((i) => names.data.includes(kinds[i]) && rows[i].status < 300);
   const mostInFlight = (places) => largest(inFlight(places.map((i) => rows[i]), limits.tolerance_s), 0);
+  const nRetried = rows.filter((row) => names.retried.includes(row.status)).length;
   const seen = new Set(), repeated = [];
   for (const i of all) {
     const row = rows[i];
@@ -358,6 +359,7 @@ function makeTrace(run, catalog) {
     arrayOf: (key) => key.replace(patterns.chunk, ""),
     byObject: (places) => [...groupBy(places, (i) => nameOf(rows[i])).values()],
     bytes: (places) => places.map((i) => rows[i].nbytes),
+    isThrottled: nRetried > 1 && nRetried >= limits["whatif.throttled"] * rows.length,
     spanS: rows.length ? largest(rows.map((row) => row.end_s), 0) - rows[0].start_s : 0,
   };
 }
@@ -474,8 +476,7 @@ const FINDERS = {
       }
     }
     if (touching.length < 0.5 * nAll) return null;
-    const n = trace.rows.length - ranges.length + nJoined;
-    return {rows: ascending(touching), text: `${touching.length} of ${nAll} neighbours touch; joined they are ${n} requests instead of ${trace.rows.length}`};
+    return {rows: ascending(touching), text: `${touching.length} of ${nAll} neighbours touch; joined they are ${nJoined} requests instead of ${ranges.length}`};
   },
   "parts-in-turn"(trace) {
     const ranges = trace.data.filter((i) => trace.kinds[i] === "range"), objects = trace.byObject(ranges);
@@ -490,6 +491,7 @@ const FINDERS = {
     return {rows: large, text: `${formatSize(sum(trace.bytes(large)))} came one stream at a time, of ${fixed(trace.network.stream / 1e6, 0)} MB/s`};
   },
   "in-turn"(trace) {
+    if (trace.isThrottled) return null;
     const objects = trace.byObject(trace.data);
     const nParts = sum(objects.map((group) => group.slice(1).filter((i) => trace.kinds[i] === "chunk" && trace.rows[i].range_nbytes).length));
     if (objects.length + nParts < Math.max(trace.limits["concurrency.few"], 0.5 * trace.data.length) || trace.nDataInFlight !== 1) return null;
@@ -497,6 +499,7 @@ const FINDERS = {
     return {rows: trace.data, text: `${what} were read one after the other, ${formatSize(median(trace.bytes(trace.data)))} each`};
   },
   few(trace) {
+    if (trace.isThrottled) return null;
     const n = trace.nDataInFlight, rows = trace.data.map((i) => trace.rows[i]), busy = trace.limits["concurrency.busy"];
     if (!(n > 1 && n <= trace.limits["concurrency.few_in_flight"]) || rows.length < 3 * n) return null;
     if (inFlight(rows, trace.limits.tolerance_s).filter((value) => value === n).length < busy * (rows.length - n)) return null;
@@ -641,9 +644,9 @@ function writeReport(report, catalog) {
     make("pre", {tabIndex: 0}, make("code", {}, item.remedy)), make("a", {href: item.see}, "more on this")));
   const notes = report.nLeft ? [make("p", {}, `${count(report.nLeft)} entries came from a cache or never were on the network; they are left out.`)] : [];
   return [
-    make("h3", {}, "What to change"),
+    make("h2", {}, "What to change"),
     causes.length ? make("ol", {className: "har-causes"}, ...causes) : make("p", {}, "None of the causes that are sought here is in this file."),
-    make("h3", {}, "Where the time goes"), list, ...notes,
+    make("h2", {}, "Where the time goes"), list, ...notes,
   ];
 }
 async function showFile(file, place, catalog) {

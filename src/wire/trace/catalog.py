@@ -8,7 +8,7 @@ from typing import Any
 
 from wire.models import WORTH
 from wire.models.transfer import TOLERANCE_S
-from wire.trace import analysis, findings, har, rows
+from wire.trace import analysis, findings, har, rows, whatif
 from wire.trace.causes import REGISTRY, concurrency, connections, objects, ranges, results
 from wire.trace.causes.clients import CLIENTS
 from wire.trace.render import BOOK
@@ -16,7 +16,7 @@ from wire.trace.whatif import HANDSHAKE_ROUND_TRIPS, RETRIED
 
 __all__ = ["make_catalog", "write_catalog"]
 
-_MODULES = (analysis, concurrency, connections, objects, ranges, results)
+_MODULES = (analysis, concurrency, connections, objects, ranges, results, whatif)
 
 
 def make_catalog() -> dict[str, Any]:

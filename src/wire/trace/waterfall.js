@@ -193,7 +193,7 @@ function mount(host, trace) {
     ...(marks.children.length ? [make("h3", {textContent: "Causes: choose one to mark its requests"}), marks] : []),
     make("div", {className: "bar"}, search, kinds,
       button("−", "zoom out", () => zoom(2)), button("+", "zoom in", () => zoom(0.5)), button("◀", "earlier", () => pan(-0.25)), button("▶", "later", () => pan(0.25)),
-      button("Fit", "show all", fit), views),
+      button("Fit", "Fit: show all", fit), views),
     make("ul", {className: "keys"}, ...[["setup", "connection set up"], ["wait", "latency: waiting for the first byte"], ["body", "body arriving"], ["fail", "failed"]].map(([name, text]) => make("li", {}, make("i", {style: `background:var(--${name})`}), text)),
       make("li", {}, make("i", {className: "thin", style: "background:var(--wait)"}), "HEAD")),
     make("div", {className: "plot"}, map, canvas, tip), note,
