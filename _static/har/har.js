@@ -303,16 +303,21 @@ function makeClock(stretches) {
 // What each second was spent on; the seconds add up to those of the whole.
 function findTime(run) {
   const endS = run.begin_s + run.wall_s, rows = run.rows;
-  const setUp = rows.filter((row) => row.handshake_s).map((row) => ({...row, start_s: row.start_s - row.handshake_s, first_byte_s: 0, end_s: row.start_s}));
+  const spans = rows.map((row) => [row.start_s - row.handshake_s, row.end_s || endS]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   const time = {start: 0, connections: 0, "first bytes": 0, bodies: 0, client: 0, processor: 0, idle: 0};
-  time.start = Math.max(0, smallest([...rows, ...setUp].map((row) => row.start_s), Infinity) - run.begin_s);
+  time.start = Math.max(0, spans[0][0] - run.begin_s);
   for (const [begin, end, nWaiting, nFlowing, blocked] of intervals(rows, endS)) {
     if (nFlowing) {
       time.client += blocked * (end - begin);
       time.bodies += (1 - blocked) * (end - begin);
     } else if (nWaiting) time["first bytes"] += end - begin;
   }
-  const gaps = intervals([...rows, ...setUp], endS).filter(([, , nWaiting, nFlowing]) => !nWaiting && !nFlowing);
+  const gaps = [];
+  let until = spans[0][0];
+  for (const [begin, end] of [...spans, [endS, endS]]) {
+    if (begin > until) gaps.push([until, begin]);
+    until = Math.max(until, end);
+  }
   if (run.processor_s.length > 1 && gaps.length) {
     const clock = makeClock(gaps), passed = run.processor_s.map(([moment]) => clock.by(moment));
     for (let i = 1; i < passed.length; i++) time.processor += Math.max(0, Math.min(passed[i] - passed[i - 1], run.processor_s[i][1] - run.processor_s[i - 1][1]));
