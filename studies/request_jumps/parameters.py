@@ -24,7 +24,8 @@ class Parameters(parameters.Parameters):
         [HERE], description="environments of the ledger, all of them, or the one here"
     )
     clients: Annotated[list[Annotated[str, OneOf(("all", *CLIENTS))]], _Names] = Field(
-        ["xarray-tree-obstore", "zarr-array-obstore"], description="clients to measure, or all"
+        ["s3fs-file", "xarray-tree-obstore", "zarr-array-obstore"],
+        description="clients to measure, or all",
     )
     seed: Seed = Field(2026, description="of values, order and network delays")
     record: RecordName = Field("request-jumps.csv", description=RECORD)
