@@ -81,7 +81,11 @@ def test_defaults_make_a_whole_record(executed: Path) -> None:
     counts = measured.groupby(["contender", "point"]).size()
     assert set(counts) == {defaults["n_blocks"]}
     assert measured["contender"].nunique() >= 3
-    assert measured["check"].str.contains("xxh3|crc32|sha256|sums of bits|opened or counted|value equal").all()
+    assert (
+        measured["check"]
+        .str.contains("xxh3|crc32|sha256|sums of bits|opened or counted|value equal")
+        .all()
+    )
     assert (measured["read_s"] > 0).all()
     if executed.stem == "cluster-scaling":
         assert set(defaults["contenders"]) < set(rows["contender"])
