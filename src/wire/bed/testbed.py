@@ -236,8 +236,11 @@ class Server:
 
 
 @contextmanager
-def open_server(folder: Path) -> Iterator[Server]:
-    """Serve a folder over S3 as long as the context lasts, the only server and writer there."""
+def open_server(folder: Path, *, access_log: Path | None = None) -> Iterator[Server]:
+    """Serve a folder over S3 as long as the context lasts, the only server and writer there.
+
+    The server writes a line for each request to `access_log`, in the form of Amazon's server access logs.
+    """
     program, root = find_or_build_versitygw(), folder.absolute()
     with claim_folder(root):
         command: list[str | Path] = ["posix", *metadata_arguments(root), root / "buckets"]
@@ -245,7 +248,8 @@ def open_server(folder: Path) -> Iterator[Server]:
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         keys = secrets.token_hex(10), secrets.token_hex(20)
         server = Server(f"http://{address}", *keys)
-        argv = [program, "--keep-alive", "--quiet", "--port", address, *command]
+        log = [] if access_log is None else ["--access-log", access_log.absolute()]
+        argv = [program, "--keep-alive", "--quiet", *log, "--port", address, *command]
         # all that versitygw shall see: its own variables could change it
         env = {
             "PATH": os.environ.get("PATH", os.defpath),
