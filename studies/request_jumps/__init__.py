@@ -10,6 +10,7 @@ STUDY = Study(
     fragments={
         "ledger-data.md": lazy_import("studies.request_jumps.news", "write_data"),
         "ledger-news.md": lazy_import("studies.request_jumps.news", "write_news"),
+        "ledger-headlines.md": lazy_import("studies.request_jumps.news", "write_headlines"),
         "ledger-table.md": lazy_import("studies.request_jumps.news", "write_table"),
     },
     served={"request-ledger/jumps.atom": lazy_import("studies.request_jumps.news", "write_feed")},

@@ -159,6 +159,19 @@ def write_news(n_most: int = 12) -> str:
     return "\n".join(_write_entry(entry) for entry in dated[:n_most]) + "\n"
 
 
+def write_headlines(n_most: int = 3) -> str:
+    """Write the newest jumps for the front page, a line each that leads to its row."""
+    _, news = _read_news()
+    lines = []
+    for entry in [entry for entry in news if entry.released][:n_most]:
+        after = entry.jump.after
+        layout = LAYOUTS.get(after.layout, after.layout)
+        count = describe_change(entry.jump, [*entry.jump.more, *entry.jump.less][0])
+        row = f'<a href="request-ledger.html#{entry.jump.name}">{entry.release}</a>'
+        lines.append(f"- {row}: {count} for {after.access} of {layout}")
+    return "\n".join(lines or ["No jump is in the records."]) + "\n"
+
+
 def _write_entry(entry: News) -> str:
     jump = entry.jump
     after = jump.after
