@@ -78,7 +78,7 @@ def find_smallest(intervals: Iterable[Interval]) -> Interval:
 
     Examples
     --------
-    >>> least([Interval(1.5, 1.2, 1.9, n=5), Interval(1.4, 1.3, 1.6, n=5)])
+    >>> find_smallest([Interval(1.5, 1.2, 1.9, n=5), Interval(1.4, 1.3, 1.6, n=5)])
     Interval(centre=1.4, low=1.2, high=1.6, n=5)
     """
     ratios = [*intervals]

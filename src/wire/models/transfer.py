@@ -414,7 +414,8 @@ def predict_transfer(
     One connection, ten chunks of 1 MB, 10 ms and 100 MB/s: ten times 20 ms.
 
     >>> network = Network(0.01, 0.01, stream_nbytes_per_s=100e6)
-    >>> prediction = predict(network, Client(1e6), n_chunks=10, n_workers=1, n_cores=2)
+    >>> one_chunk = ClientModel(1e6)
+    >>> prediction = predict_transfer(network, one_chunk, n_chunks=10, n_workers=1, n_cores=2)
     >>> round(prediction.seconds, 6), prediction.limit
     (0.2, 'latency')
     """

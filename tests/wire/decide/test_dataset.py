@@ -198,6 +198,6 @@ def test_a_file_on_the_web_is_read_today_as_fsspec_opens_it(places: dict[str, st
     address = f"{places['web']}/file.h5"
     found = find_answer(f"{address}?token=lorem-ipsum", access="whole", keep="bytes")
     said = advise(address, get_profile("in-region"), variables=["g/large"]).advice[0].prediction
-    assert found.now.client.name == "fsspec-https" and said.way.name == "fsspec.open"
+    assert found.now.client.name == "fsspec-https" and said.method.name == "fsspec.open"
     assert found.now.reads[0].nbytes == pytest.approx(said.nbytes, rel=0.02)
     assert "lorem" not in str(to_mapping(found))
