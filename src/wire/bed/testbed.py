@@ -248,7 +248,9 @@ def open_server(folder: Path, *, access_log: Path | None = None) -> Iterator[Ser
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         keys = secrets.token_hex(10), secrets.token_hex(20)
         server = Server(f"http://{address}", *keys)
-        log = [] if access_log is None else ["--access-log", access_log.absolute()]
+        log: list[str | Path] = (
+            [] if access_log is None else ["--access-log", access_log.absolute()]
+        )
         argv = [program, "--keep-alive", "--quiet", *log, "--port", address, *command]
         # all that versitygw shall see: its own variables could change it
         env = {
