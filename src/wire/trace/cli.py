@@ -139,12 +139,24 @@ def trace(
     claim(out)
     from wire.trace import findings, launch, stored
 
-    run = launch.run(command)
+    try:
+        folder = stored.claim_folder(out)
+    except OSError as error:
+        raise convert_system_error(error).within("--out") from error
+    log = folder / stored.REQUEST_LOG
+    try:
+        run = launch.run(command, log=log)
+    except Exception:
+        if not log.stat().st_size:  # nothing ran
+            log.unlink()
+        raise
     try:
         clean, words = stored.redact_run(run, command)
         report = findings.report(clean, network)
         _tell(report, words, is_json=is_json, quiet=quiet)
-        _write(out, clean, report, words, quiet=quiet)
+        if folder != out:
+            say(f"{out}/ holds another trace and stays as it is", err=True)
+        _write(folder, clean, report, words, quiet=quiet)
         for line in measure(command, run, report, tried, environment) if environment else ():
             say(line, err=True)
         counts = (report.n_requests, report.moved_nbytes / 1e6, report.n_waits)
@@ -192,15 +204,17 @@ def install_kernel(prefix: Path | None) -> None:
     say(f"{jupyter.install_kernel(prefix)}: kernel {jupyter.KERNEL_TITLE}")
 
 
-def _write(out: Path, run: Run, report: Report, words: Sequence[str], *, quiet: bool) -> None:
-    """Write the files of a trace after its report: a full disk takes the files alone."""
+def _write(folder: Path, run: Run, report: Report, words: Sequence[str], *, quiet: bool) -> None:
+    """Write the files of a trace after its report: a full disk takes the files alone.
+
+    The log of requests goes once they hold the same.
+    """
     from wire.trace import page, stored
 
     try:
-        if (folder := stored.choose_folder(out)) != out:
-            say(f"{out}/ holds another trace and stays as it is", err=True)
         stored.write_trace(folder, run, words)
         stored.write_page(folder, page.write_html(run, report, words))
+        (folder / stored.REQUEST_LOG).unlink(missing_ok=True)
     except OSError as error:
         say(f"wire trace: no files: {describe_refusal(error)}", err=True)
     else:

@@ -34,10 +34,12 @@ from wire.errors import (
     convert_system_error,
     describe_refusal,
     describe_system_error,
+    find_command_secrets,
     show,
 )
 from wire.trace import lines
 from wire.trace.gateway import Batch, Settings, find_processes
+from wire.trace.request_log import LOG_NAME, read_log
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
 from wire.trace.sockets import ConnectionLook, find_descendants
 from wire.trace.trust import FILE_NAMES, mark_of
@@ -98,12 +100,14 @@ def run(
     environment: Mapping[str, str] | None = None,
     profile: Profile | None = None,
     is_silent: bool = False,
+    log: Path | None = None,
 ) -> Run:
     """Run a program with the gateway before it, its input, output, exit code and signals its own.
 
     It gets variables besides those of this process; `profile` is emulated on all its connections, besides
-    the network that is there, and of a silent one the output is digested instead of shown. Before the program
-    runs there may be a UserError, and nothing raises afterwards.
+    the network that is there, and of a silent one the output is digested instead of shown. Requests are appended to `log` as
+    they end, so that whoever is killed takes none with it. Before the program runs there may be a
+    UserError, and nothing raises afterwards.
     """
     if sys.platform != "linux":
         raise UserError("wire trace", f"on {sys.platform}", "Linux, which tells who connects")
@@ -117,9 +121,18 @@ def run(
     try:
         folder = Path(tempfile.mkdtemp(prefix="wire-trace-"))  # of mode 700
         (folder / "samples").mkdir(mode=0o700)
+        if log is not None:  # where a trace inside of this one looks for it
+            (folder / LOG_NAME).symlink_to(log.absolute())
     except OSError as error:
         raise convert_system_error(error) from error
-    settings = Settings(folder, secrets.token_hex(8), os.getpid(), profile)
+    settings = Settings(
+        folder,
+        secrets.token_hex(8),
+        os.getpid(),
+        profile,
+        log=None if log is None else log.absolute(),
+        secrets=find_command_secrets(command),
+    )
     guard = _Guard(settings, given)
     theirs = make_environment(given, port=guard.port, settings=settings)
     try:
@@ -301,8 +314,13 @@ class _Guard:
                     self.rows += batch.rows
                     self.tunnels += batch.tunnels
                     self.processor_s += batch.processor_s
+                    unwritten = f"requests could not be written as they ended: {batch.problem}"
+                    if batch.problem and unwritten not in self.remarks:
+                        self.remarks.append(unwritten)
             if not self._is_over:
                 code, after_s = self._process.wait(), time.monotonic() - self._begin_s
+                # what it had written into the log and not yet sent
+                self.rows += read_log(self._settings.log_path).requests[len(self.rows) :]
                 self.remarks.append(
                     f"the gateway ended after {after_s:.1f} s (exit code {code}):"
                     " what is encrypted was passed on unread from then on"

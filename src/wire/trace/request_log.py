@@ -79,8 +79,13 @@ def read_log(path: Path) -> LoggedTrace:
 
     A line that is no whole object is left out: the last one of a process that was killed.
     """
+    return parse_log(_read_lines(path))
+
+
+def parse_log(lines: Iterable[bytes | str]) -> LoggedTrace:
+    """Parse the lines of a log; one that is no whole object, or no request or tunnel, is left out."""
     logged = LoggedTrace([], [])
-    for line in _read_lines(path):
+    for line in lines:
         with suppress(ValueError, TypeError, KeyError, AttributeError):
             values = json.loads(line)
             kind = values.pop("kind")

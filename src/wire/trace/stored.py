@@ -11,7 +11,7 @@ import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -31,6 +31,7 @@ from wire.errors import (
 )
 from wire.files import replace_file
 from wire.trace.har import ArchiveReader, list_sites, number_sites, write_har
+from wire.trace.request_log import parse_log
 from wire.trace.rows import CallSite, Run, TracedRequest
 from wire.untrusted import UntrustedFolder
 
@@ -38,6 +39,8 @@ VERSION = 2
 """Of the form of `trace.json`: a field that is added leaves it, one that goes or changes raises it."""
 
 FILES = ("trace.csv", "trace.json", "trace.har", "trace.html")
+REQUEST_LOG = "trace.requests.jsonl"
+"""Requests as they end (`wire.trace.request_log`), until the other files hold them."""
 MAX_ROWS = 300_000
 """Requests of a stored trace that is read."""
 
@@ -124,16 +127,27 @@ def _flatten(text: str) -> str:
     return text if text.isprintable() else printable(text).replace("\n", r"\n")
 
 
-def choose_folder(out: Path) -> Path:
-    """Return the folder for a trace: this one, or with a number where it holds another run.
+def claim_folder(out: Path) -> Path:
+    """Make the folder for a trace, with an empty log: this one, or with a number where it holds another run.
 
-    A trace is not written over that of another run, for nobody could tell which is which.
+    A trace is not written over that of another run, for nobody could tell which is which. Of two
+    that begin at once only one makes the log, so each has a folder of its own.
+
+    Raises
+    ------
+    OSError
+        Where no folder can be made or written to.
     """
     folder, number = out, 1
-    while any((folder / name).exists() for name in FILES):
+    while True:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not any((folder / name).exists() for name in FILES):
+            with suppress(FileExistsError):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                os.close(os.open(folder / REQUEST_LOG, flags, 0o600))
+                return folder
         number += 1
         folder = out.with_name(f"{out.name or 'trace'}-{number}")
-    return folder
 
 
 def write_trace(folder: Path, run: Run, command: Sequence[str]) -> None:
@@ -209,7 +223,31 @@ def read_trace(folder: Path, *, within_s: float = READ_S) -> tuple[Run, list[str
         ) from error
 
 
+def _read_unfinished(source: UntrustedFolder) -> tuple[Run, list[str]]:
+    """Read the log of a trace that was ended before its report: what it knows, and that it is a part."""
+    text = source.read_text(REQUEST_LOG, max_nbytes=_TABLE_NBYTES, max_lines=MAX_ROWS + 1)
+    logged = parse_log(text.splitlines())
+    rows = [row for row in logged.requests if row.end_s]
+    if not rows:
+        raise source.refuse("no request had ended when its trace was", "a trace with requests")
+    begin_s = min(row.start_s - row.handshake_s for row in rows)
+    run = Run(
+        rows=rows,
+        wall_s=max(row.end_s for row in rows) - begin_s,
+        begin_s=begin_s,
+        exit_code=0,
+        unread=logged.tunnels,
+        sites=[None] * len(rows),
+        remarks=["wire trace was ended before its report: these are the requests until then"],
+    )
+    if problem := _find_nonsense(run):
+        raise source.refuse(problem, "what a trace has")
+    return redact_run(run, [])
+
+
 def _read(source: UntrustedFolder) -> tuple[Run, list[str]]:
+    if not (source.folder / FILES[1]).exists() and (source.folder / REQUEST_LOG).exists():
+        return _read_unfinished(source)
     content = source.read_json("trace.json", max_nbytes=_RUN_NBYTES)
     if not isinstance(content, dict) or not {"command", "run"} <= {*content}:
         raise source.refuse("trace.json has no command and run", f"what {FILES[1]} has")

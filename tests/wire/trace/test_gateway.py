@@ -22,7 +22,7 @@ import pytest
 from tests.refusals import refused
 from tests.stores import Handler, becomes, lives, serve
 from tests.wire.trace.stores import SECRET, open_hosts
-from wire.trace import launch
+from wire.trace import launch, stored
 from wire.trace.request_log import read_log
 from wire.trace.rows import Run
 
@@ -261,6 +261,41 @@ launch.run([{sys.executable!r}, "-c", {START + program!r}, {place.plain!r}], env
     assert len(read_log(log).requests) == 2
 
 
+def test_a_killed_wire_trace_leaves_what_was_seen(place: Place, tmp_path: Path) -> None:
+    """The program goes on to its end; what had ended by then is a trace that can be shown, in its own folder."""
+    asked = tmp_path / "asked"
+    program = f"""
+for number in range(2):
+    get()
+    open({os.fspath(asked)!r} + str(number), "w").write("asked")
+    while os.path.exists({os.fspath(asked)!r} + str(number)): time.sleep(0.01)
+open({os.fspath(tmp_path / "done")!r}, "w").write("done")
+"""
+    (tmp_path / "program.py").write_text(START + program)
+    command = f"""
+import sys
+from wire.cli import main
+sys.argv = ["wire", "trace", "--out", "t", sys.executable, "program.py", {place.plain!r}]
+main()
+"""
+    environment = {**os.environ, **place.environment}
+    for n_before in range(2):  # the second begins beside what the first has left
+        with subprocess.Popen(
+            [sys.executable, "-c", command], cwd=tmp_path, env=environment
+        ) as running:
+            read_in_time(tmp_path / "asked0")
+            running.kill()
+        (tmp_path / "asked0").unlink()
+        read_in_time(tmp_path / "asked1")
+        (tmp_path / "asked1").unlink()
+        read_in_time(tmp_path / "done")
+        (tmp_path / "done").unlink()
+        folder = tmp_path / ("t" if not n_before else "t-2")
+        run, _ = stored.read_trace(folder)
+        assert [row.status for row in run.rows] == [200, 200]
+        assert "was ended before its report" in run.remarks[0]
+
+
 @pytest.mark.parametrize(
     ("how", "code"), [("ctrl-c", 3), (signal.SIGINT, 3), (signal.SIGTERM, 4), (signal.SIGKILL, 137)]
 )
@@ -278,7 +313,7 @@ except KeyboardInterrupt:
 """
     tracer = f"""
 import sys
-from wire.trace import launch
+from wire.trace import launch, stored
 run = launch.run([sys.executable, "-c", {START + program!r}, {place.plain!r}])
 print(run.exit_code, len(run.rows))
 """
