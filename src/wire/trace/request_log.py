@@ -44,10 +44,14 @@ class RequestLog:
 
     def __init__(self, path: Path, secrets: Iterable[str] = ()) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._file, self._secrets = os.open(path, flags, 0o600), (*secrets,)
-        self._is_torn = False
+        self._secrets, self._is_torn = (*secrets,), False
         self.problem = ""
         """Why the last line that could not be written was not; empty if all were."""
+        self._file: int | None = None
+        try:
+            self._file = os.open(path, flags, 0o600)
+        except OSError as error:  # a folder that is gone costs the log alone
+            self.problem = describe_refusal(error)
         self._redact = lru_cache(maxsize=10_000)(self._redact_key)
 
     def _redact_key(self, key: str) -> str:
@@ -62,6 +66,8 @@ class RequestLog:
         self._write("tunnel", asdict(tunnel))
 
     def _write(self, kind: str, values: dict[str, object]) -> None:
+        if self._file is None:
+            return
         line = json.dumps({"kind": kind, **values}, separators=(",", ":")).encode() + b"\n"
         line = b"\n" * self._is_torn + line  # what was cut short is a line of its own
         try:
@@ -71,7 +77,8 @@ class RequestLog:
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        if self._file is not None:
+            os.close(self._file)
 
 
 def read_log(path: Path) -> LoggedTrace:
@@ -97,5 +104,5 @@ def parse_log(lines: Iterable[bytes | str]) -> LoggedTrace:
 
 
 def _read_lines(path: Path) -> Iterator[bytes]:
-    with suppress(FileNotFoundError), path.open("rb") as file:
+    with suppress(OSError), path.open("rb") as file:
         yield from file

@@ -238,7 +238,7 @@ def _read_unfinished(source: UntrustedFolder) -> tuple[Run, list[str]]:
         exit_code=0,
         unread=logged.tunnels,
         sites=[None] * len(rows),
-        remarks=["wire trace was ended before its report: these are the requests until then"],
+        remarks=["wire trace was ended before its report: these are the requests that its log has"],
     )
     if problem := _find_nonsense(run):
         raise source.refuse(problem, "what a trace has")

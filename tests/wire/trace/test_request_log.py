@@ -64,3 +64,12 @@ def test_no_credential_of_a_path_is_written(tmp_path: Path) -> None:
     text = path.read_text()
     assert SECRET not in text and "abcdef0123456789" not in text
     assert read_log(path).requests[-1].key == "/b/c"
+
+
+def test_a_folder_that_is_gone_costs_the_log_alone(tmp_path: Path) -> None:
+    """Whoever writes goes on, and says why there is no log; nothing is read of it."""
+    log = RequestLog(tmp_path / "gone" / "log")
+    log.write_request(TracedRequest(0.0))
+    log.close()
+    assert log.problem
+    assert not read_log(tmp_path / "gone" / "log").requests
