@@ -190,6 +190,7 @@ class Driver:
     packages: tuple[str, ...]  # that it imports, whose versions decide what it does
     method: ReadMethod  # what it is to the model, which says what comes between library and network
     service: str = "s3"  # who serves the file: s3, or one of `services.SERVICES`
+    n_concurrent: int = 0  # concurrent requests, where the model has another number
     # settings of the client and of the library above it; what is not named is at its default
     settings: Settings = field(default_factory=dict)
     # why it cannot run here and how to get it, and versions of a process of its own
@@ -199,7 +200,7 @@ class Driver:
     @property
     def concurrency(self) -> int:
         """Concurrent requests that its settings or defaults allow."""
-        return self.method.in_flight
+        return self.n_concurrent or self.method.in_flight
 
     def read(self, tree: Tree, names: Sequence[str]) -> Values:
         """Read variables whole, one after the other."""

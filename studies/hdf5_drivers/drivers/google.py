@@ -39,8 +39,9 @@ DRIVERS.register(
         label="gcsfs, default",
         marker=">",
         description="h5py over `gcsfs.open(path)`, nothing set: it fetches ahead where reads follow one another",
-        # reads of a file with scattered chunks never follow one another, so nothing is fetched ahead
+        # the model leaves out what it fetches ahead, which of scattered chunks is little
         method=ReadMethod("gcsfs.open", cache_type="none"),
+        n_concurrent=4,
     ),
     Driver(
         **_GOOGLE,
