@@ -54,7 +54,9 @@ ledger: env  ## measure what each client requests of the store, version by versi
 	@for case in request-ledger/versions request-jumps/file-objects request-jumps/groups-and-arrays; do $(RUN) run $$case $(FLAGS) || exit 1; done
 
 ledger-check: env  ## measure what the newest clients request, and fail where it is more than the ledger has
-	@mkdir -p _build && bash -o pipefail -c '{ $(RUN) ledger check; a=$$?; $(BIN)/python -m studies.request_ledger.cli; exit $$((a | $$?)); } 2>&1 | tee _build/ledger-check.txt'
+	@mkdir -p _build && bash -o pipefail -c '{ $(RUN) ledger check --json > _build/ledger-check.json; a=$$?; \
+	$(BIN)/python -m studies.request_ledger.cli --json > _build/ledger-check-chunks.json; exit $$((a | $$?)); } 2>&1 | tee _build/ledger-check.txt; \
+	a=$$?; cat _build/ledger-check.json _build/ledger-check-chunks.json; exit $$a'
 
 reference: env  ## measure all cases with all their blocks, going on where it was ended, and promote them
 	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)
