@@ -29,6 +29,11 @@ from wire.errors import format_size
 RECORD = ROOT / "results" / "traced" / "race.csv"
 NETWORK = "same-region"
 PROGRAMS = Path(__file__).with_name("racers")
+"""One read, four ways: programs that are run and never imported, so their folder is no package.
+
+Arguments are the URL of the file and the paths of the variables. Each prints when it began to open
+the file and when it had the values, in seconds since 1970.
+"""
 
 WAYS: Mapping[str, str] = {
     "s3fs_default": "s3fs.open(url)",
@@ -89,6 +94,11 @@ def _find_end(table: pd.DataFrame) -> float:
 _WIDTH = 2000  # of a picture, in units of its own: it is stretched to the width of the page
 _ROW = 5  # pixels of a request, of which concurrent ones lie below one another
 _TICK_S = 5
+_CAPTION = (
+    "One read, four ways: three variables of a large HDF5 file, over the emulated network of the"
+    " same region. A bar is a request. The first two fetch one piece after another, and many bytes"
+    " more than once."
+)
 
 
 def write_race() -> str:
@@ -102,11 +112,12 @@ def write_race() -> str:
     )
     script = Path(__file__).with_name("race.js").read_text(encoding="utf-8")
     return (
-        f'```{{raw}} html\n<div class="race" data-until="{until_s}">{lanes}'
+        f'```{{raw}} html\n<figure class="race" data-until="{until_s}">{lanes}'
         f'<div class="race-axis" aria-hidden="true">{ticks}</div>'
         '<p class="race-keys"><span class="wait">waiting for the first byte</span>'
         '<span class="body">receiving</span>'
-        '<button type="button" hidden>Play in real time</button></p></div>\n'
+        '<button type="button" hidden>Play in real time</button></p>'
+        f"<figcaption>{_CAPTION}</figcaption></figure>\n"
         f"<script>{script}</script>\n```\n"
     )
 

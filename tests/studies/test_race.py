@@ -48,3 +48,12 @@ def test_concurrent_requests_lie_below_one_another(written: list[str]) -> None:
     slow, fast = ({int(row) for row in re.findall(r"M\d+ (\d+)h", way)} for way in written)
     assert len(slow) == 1
     assert len(fast) == 2
+
+
+def test_the_caption_holds_of_the_record() -> None:
+    requests = pd.read_csv(race.RECORD, keep_default_na=False).query("method != ''")
+    moved = requests.groupby("way")["nbytes"].sum()
+    for way in ("s3fs_default", "s3fs_blocks"):
+        times = requests[requests["way"] == way].sort_values("start_s")
+        assert (times["start_s"].to_numpy()[1:] >= times["end_s"].to_numpy()[:-1]).all()
+        assert moved[way] > moved["whole_file"]
