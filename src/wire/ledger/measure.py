@@ -223,18 +223,19 @@ class Ledger:
         return "" if value == expected else f"read {value}, not {expected}"
 
     def measure(self, line: LedgerLine) -> dict[str, Any]:
-        """Run an access and count its requests; `absent` says why there is nothing to count."""
+        """Run an access and count its requests.
+
+        `absent` says why there is nothing to count, and `wrong` what it read that was not written.
+        """
         failure = self.prepare(line)
         answer = {"failed": failure} if failure else self.run(line)
         counts = self.count(line)
         absent = self.describe_absence(str(answer.get("failed", "")))
         wrong = "" if absent else self.check(line, answer)
-        if wrong:
-            raise UserError(" ".join((line.client, line.layout, line.access)), wrong)
         versions = "" if absent else ", ".join(
             f"{name} {version}" for name, version in self.processes.versions.items()
         )  # fmt: skip
-        return counts | {"absent": absent, "versions": versions}
+        return counts | {"absent": absent, "wrong": wrong, "versions": versions}
 
 
 @contextlib.contextmanager
