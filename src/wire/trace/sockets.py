@@ -10,13 +10,10 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from wire.trace.closed import ClosedConnections
+from typing import NamedTuple, Protocol
 
 # <linux/sock_diag.h>, <linux/inet_diag.h> and <linux/netlink.h>
 _SOCK_DIAG, _BY_FAMILY, _REQUEST_DUMP, _DONE, _ERROR = 4, 20, 0x301, 3, 2
@@ -93,10 +90,20 @@ def find_descendants(root: int) -> list[int]:
     return found
 
 
+class TableReader(Protocol):
+    """What else learns from a look: `wire.trace.closed`."""
+
+    def take(self) -> None:
+        """Take what has been reported meanwhile."""
+
+    def look(self, table: Iterable[TcpSocket], own_inodes: Collection[int]) -> None:
+        """Learn from the sockets of the machine, and those of the program's processes."""
+
+
 class ConnectionLook:
     """Find the connections of a program's processes that do not end at the gateway."""
 
-    def __init__(self, port: int, closed: ClosedConnections | None = None) -> None:
+    def __init__(self, port: int, closed: TableReader | None = None) -> None:
         self._port = port
         self._closed, self._table_s = closed, 0.0  # when the next table is due
         self._known, self._n_looks = dict[int, int](), dict[int, int]()  # by inode
