@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["WITHIN_S", "explain_no_effect", "find", "find_causes", "find_clients", "report"]
 
 N_PRINTED = 4
+MOST_LINES = 100
+"""Lines of a program in which causes are sought that are worth a change only at several together."""
+
 _LEAST_S = 0.1  # that a change saves
 _LEAST_SHARE = 0.03  # of the run that a change of one phase saves
 _UNSEEN_NBYTES_PER_S = 50e6  # of a stream that no body shows
@@ -129,8 +132,12 @@ def _seek_in_phases(
     """Seek causes in each phase: those that are worth a change there, and those that are at all lines together.
 
     A cause that is spread over fifty lines, none of which is worth a change alone, is one all the same.
+    Of such lines those count that waited longest.
     """
-    sought = [_seek_in_phase(phase, networks, wall_s) for phase in phases]
+    sought = [
+        _seek_in_phase(phase, networks, wall_s, has_small=number < MOST_LINES)
+        for number, phase in enumerate(phases)
+    ]
     spread_s = defaultdict[str, float](float)
     for _, small in sought:
         for candidate in small:
@@ -153,7 +160,7 @@ def _seek_in_phases(
 
 
 def _seek_in_phase(
-    phase: Phase, networks: _Networks, wall_s: float
+    phase: Phase, networks: _Networks, wall_s: float, *, has_small: bool
 ) -> tuple[list[list[_Candidate]], list[_Candidate]]:
     """Seek each cause in the whole phase, then in its stretches; where no line is known, in its pieces.
 
@@ -164,6 +171,8 @@ def _seek_in_phase(
     groups, small = list[list[_Candidate]](), list[_Candidate]()
     for cause in REGISTRY.values():
         if cause.scope != "phase":
+            continue
+        if cause.rank and not has_small and not _is_long(phase.trace, wall_s):
             continue
         in_all = _seek(cause, [phase.trace], networks)
         candidates = _choose(in_all, networks, wall_s)
@@ -407,6 +416,11 @@ def report(
             if trace.n_replayed < len(trace.rows):
                 notes.append(
                     f"gains are predicted from {trace.n_replayed:,} of {len(trace.rows):,} requests"
+                )
+            if (n_lines := len(timeline.phases)) > MOST_LINES:
+                notes.append(
+                    f"causes that save little at a line were sought in {MOST_LINES} of"
+                    f" {n_lines:,} lines, those that waited longest"
                 )
             findings = find_causes(timeline)
             whole = replace(counted, findings=findings, notes=notes)
