@@ -328,7 +328,7 @@ class StoredFile:
 
     def seen_from(self, location: Location) -> StoredFile:
         """Return the same file, reached as `location` is: its server, its interface and its keys."""
-        return replace(self, location=replace(location, prefix=self.location.prefix))
+        return replace(self, location=self.location.reached_as(location))
 
     def needed_nbytes(self, layout: str, task: str) -> int:
         """Count the stored bytes of the variables that a task reads, without metadata."""
