@@ -51,7 +51,7 @@ run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 	@exec $(RUN) run "$(CASE)" --site "$(SITE)" $(FLAGS)
 
 ledger: env  ## measure what each client requests of the store, version by version
-	@for case in request-ledger/versions request-jumps/file-objects request-jumps/groups-and-arrays; do $(RUN) run $$case $(FLAGS) || exit 1; done
+	@for case in request-ledger/versions request-jumps/file-objects request-jumps/groups-and-arrays request-jumps/earthaccess; do $(RUN) run $$case $(FLAGS) || exit 1; done
 
 ledger-check: env  ## measure what the newest clients request, and fail where it is more than the ledger has
 	@mkdir -p _build && bash -o pipefail -c '{ $(RUN) ledger check --json > _build/ledger-check.json; a=$$?; \
