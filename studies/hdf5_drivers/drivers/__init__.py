@@ -32,6 +32,7 @@ from wire.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, ReadMethod, choos
 Values = list[NDArray[Any]]
 
 VARIABLES, ONE_VARIABLE = "variables", "one variable"
+SIX_VARIABLES, TWELVE_VARIABLES = "six variables", "twelve variables"
 
 
 class Tree:
