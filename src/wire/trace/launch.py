@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
@@ -38,10 +39,11 @@ from wire.errors import (
     show,
 )
 from wire.trace import lines
+from wire.trace.closed import ClosedConnections
 from wire.trace.gateway import Batch, Settings, find_processes
 from wire.trace.request_log import LOG_NAME, identify_request, identify_tunnel, read_log
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
-from wire.trace.sockets import ConnectionLook, find_descendants
+from wire.trace.sockets import ConnectionLook, End, find_descendants
 from wire.trace.trust import FILE_NAMES, mark_of
 
 SAMPLE_S = 0.02
@@ -52,6 +54,7 @@ GLANCE_S = 0.004  # between looks at their connections
 GLANCES_S = 0.05  # of a processor, which these looks may take besides
 BUSY = 0.02  # the most of a processor that looking may take
 STOP_TIMEOUT_S = 5.0
+_MOST_PLACES = 3  # that are named
 _START = """
 import sys
 sys.path[:0] = [sys.argv[1]]
@@ -135,16 +138,19 @@ def run(
     )
     guard = _Guard(settings, given)
     theirs = make_environment(given, port=guard.port, settings=settings)
+    closed = ClosedConnections()  # before the program's first
     try:
-        return _run(command, theirs, guard, hashlib.sha256() if is_silent else None)
+        return _run(command, theirs, guard, closed, hashlib.sha256() if is_silent else None)
     finally:
         guard.stop()
+        closed.close()
 
 
 def _run(
     command: Sequence[str],
     env: Mapping[str, str],
     guard: _Guard,
+    closed: ClosedConnections,
     digest: hashlib._Hash | None,
 ) -> Run:
     before_s, begin_s, started_s = _reaped_s(), time.time(), time.perf_counter()
@@ -157,7 +163,7 @@ def _run(
             problem = f"{show(command[0])}; {describe_system_error(error)}"
             raise UserError("COMMAND", problem, "a program on PATH") from error
         pass_on(child.send_signal)
-        watch = _Watch(child.pid, guard.port)
+        watch = _Watch(child.pid, guard.port, closed=closed)
         reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)
         reader.start()
         code = child.wait()
@@ -167,6 +173,12 @@ def _run(
     used_s = max(used[-1][1] if used else 0.0, _reaped_s() - before_s)
     samples = lines.read_samples(Path(env[f"{TOKEN}_FOLDER"]) / "samples")
     guard.finish()
+    bypassed = watch.find_bypassed(samples.values())
+    uncertain = closed.find_unattributed(
+        own_ends={*guard.own_ends, ("127.0.0.1", guard.port)},
+        own_ports=watch.find_served_ports(samples.values()),
+        own_places={bypass.address for bypass in bypassed},
+    )
     return Run(
         rows=guard.rows,
         sites=lines.locate(guard.rows, samples, watch.parents),
@@ -174,7 +186,8 @@ def _run(
         begin_s=begin_s,
         exit_code=code if code >= 0 else 128 - code,
         processor_s=[(begin_s, 0.0), *used, (begin_s + wall_s, used_s)],
-        bypassed=watch.find_bypassed(samples.values()),
+        bypassed=bypassed,
+        uncertain=describe_uncertain(uncertain, is_complete=closed.is_complete),
         unread=guard.tunnels,
         gateway_s=guard.processor_s,
         output_digest=digest.hexdigest() if digest else None,
@@ -259,6 +272,7 @@ class _Guard:
         self._listener = listen()
         self.port = int(self._listener.getsockname()[1])
         self.rows, self.tunnels = list[TracedRequest](), list[Tunnel]()
+        self.own_ends = list[End]()  # of the gateway's connections to servers
         self.remarks, self.missing, self.processor_s = list[str](), list[str](), 0.0
         self._is_over, self._begin_s = False, time.monotonic()
         self._start()
@@ -315,6 +329,7 @@ class _Guard:
                     self.rows += batch.rows
                     self.tunnels += batch.tunnels
                     self.processor_s += batch.processor_s
+                    self.own_ends += batch.own_ends
                     unwritten = f"requests could not be written as they ended: {batch.problem}"
                     if batch.problem and unwritten not in self.remarks:
                         self.remarks.append(unwritten)
@@ -369,11 +384,17 @@ class _Guard:
 class _Watch:
     """Look at the processes of a program while it runs."""
 
-    def __init__(self, pid: int, port: int, ignored_pids: Set[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        pid: int,
+        port: int,
+        ignored_pids: Set[int] = frozenset(),
+        closed: ClosedConnections | None = None,
+    ) -> None:
         self._ignored_pids = ignored_pids  # such as the gateway's, where it is a child
         self.bypassed = list[Bypass]()
         self.parents = dict[int, int]()  # by process, the one that started it
-        self._sockets, self._names = ConnectionLook(port), dict[int, str]()
+        self._sockets, self._names = ConnectionLook(port, closed), dict[int, str]()
         self._root = psutil.Process(pid)
         self._used_s = dict[psutil.Process, float]()
         self._samples = list[tuple[float, float]]()
@@ -399,7 +420,7 @@ class _Watch:
         """
         found = list(self.bypassed)
         processes = [*samples]
-        served = self._sockets.served_ports.union(*(one.served_ports for one in processes))
+        served = self.find_served_ports(processes)
         for process in processes:
             for _, _, host, port in process.connections:
                 if port in served and ipaddress.ip_address(host).is_loopback:
@@ -409,6 +430,10 @@ class _Watch:
                 if (process.pid, address) not in {(one.pid, one.address) for one in found}:
                     found.append(Bypass(process.pid, name, address))
         return found
+
+    def find_served_ports(self, samples: Iterable[lines.ProcessSamples]) -> set[int]:
+        """Return the ports at which the program itself listens."""
+        return self._sockets.served_ports.union(*(process.served_ports for process in samples))
 
     def _watch(self) -> None:
         pause_s = look_s = 0.0
@@ -466,6 +491,19 @@ REMEDIES = {
     " NODE_EXTRA_CA_CERTS=$SSL_CERT_FILE for it",
 }
 """What has a program's connections go through the gateway, by what opens them."""
+
+
+def describe_uncertain(places: Sequence[str], *, is_complete: bool) -> list[str]:
+    """Describe connections of which nobody knows whose they were, in a phrase."""
+    if places:
+        counts = Counter(places).most_common()
+        hosts = ", ".join(place for place, _ in counts[:_MOST_PLACES])
+        more = f" and {len(counts) - _MOST_PLACES} more" * (len(counts) > _MOST_PLACES)
+        n, s = len(places), "s" * (len(places) > 1)
+        return [f"{n:,} short connection{s} to {hosts}{more}: the program's or another program's"]
+    if is_complete:
+        return []
+    return ["connections of a few milliseconds, which this system did not report"]
 
 
 def read_name(pid: int) -> str:
