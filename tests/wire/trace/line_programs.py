@@ -36,8 +36,8 @@ class LineProgram:
         """Whether its client writes nothing down, so that its lines are those that samples saw.
 
         One request of such a program may be off, with *about*: on a busy machine a sample may come
-        when its thread is at the next line. The bound was none at first; it was loosened for
-        tensorstore and obstore after results of 28 November 2026 had been seen.
+        when its thread is at the next line. The bounds of tensorstore and obstore-two-lines were
+        loosened on 28 November 2026, after results had been seen.
         """
         return any(client in self.body for client in ("obstore", "tensorstore", "curl"))
 
