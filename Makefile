@@ -5,7 +5,7 @@ BIN = .venv/bin
 RUN = $(BIN)/wire
 
 .DEFAULT_GOAL := help
-.PHONY: help env server ros3 run-all run ledger ledger-check reference links derive book test test-all faults lint audit sbom lock publish clean
+.PHONY: help env server ros3 run-all run ledger ledger-check reference links derive book test test-all faults lint audit sbom lock dist publish clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1:/p' Makefile | awk -F: '{printf "make %-12s %s\n", $$1, $$2}'
@@ -51,10 +51,12 @@ run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 	@exec $(RUN) run "$(CASE)" --site "$(SITE)" $(FLAGS)
 
 ledger: env  ## measure what each client requests of the store, version by version
-	@for case in request-ledger/versions request-jumps/file-objects request-jumps/groups-and-arrays; do $(RUN) run $$case $(FLAGS) || exit 1; done
+	@for case in request-ledger/versions request-jumps/file-objects request-jumps/groups-and-arrays request-jumps/earthaccess; do $(RUN) run $$case $(FLAGS) || exit 1; done
 
 ledger-check: env  ## measure what the newest clients request, and fail where it is more than the ledger has
-	@mkdir -p _build && bash -o pipefail -c '{ $(RUN) ledger check; a=$$?; $(BIN)/python -m studies.request_ledger.cli; exit $$((a | $$?)); } 2>&1 | tee _build/ledger-check.txt'
+	@mkdir -p _build && bash -o pipefail -c '{ $(RUN) ledger check --json > _build/ledger-check.json; a=$$?; \
+	$(BIN)/python -m studies.request_ledger.cli --json > _build/ledger-check-chunks.json; exit $$((a | $$?)); } 2>&1 | tee _build/ledger-check.txt; \
+	a=$$?; cat _build/ledger-check.json _build/ledger-check-chunks.json; exit $$a'
 
 reference: env  ## measure all cases with all their blocks, going on where it was ended, and promote them
 	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)
@@ -105,6 +107,11 @@ lock: env  ## resolve requirements.lock anew from pyproject.toml
 	@$(LOCK) --upgrade --output-file .cache/oldest-python.txt
 	@$(LOCK) --constraints .cache/oldest-python.txt --universal --generate-hashes --no-annotate --no-header --upgrade --output-file requirements.lock
 	@printf 'cyclonedx-bom\npip-audit\npip-licenses\n' | $(BIN)/python -m uv pip compile - --python-version 3.12 --universal --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links --quiet --upgrade --output-file requirements-audit.lock
+
+dist: env  ## build the source distribution and the wheel into dist/, and try the wheel in an empty environment
+	@rm -rf dist
+	@$(BIN)/python -m uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	@ARRAYS_TEST_DIST=dist $(BIN)/python -m pytest -q tests/test_wheel.py
 
 publish: env  ## promote the results of SITE to the reference
 	@exec $(RUN) publish --site "$(SITE)"

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from wire.errors import UserError, say
+from wire.options import ExampleCommand
 
 _site = partial(click.option, "--site", default="laptop", show_default=True)
 
@@ -18,23 +19,41 @@ _site = partial(click.option, "--site", default="laptop", show_default=True)
 def add_run_options(command: Any) -> Any:
     """Give a command the options of a run."""
     for option in (
-        click.option("--anew", is_flag=True, help="Measure again what is done."),
-        click.option("--more", is_flag=True, help="Go on with what its time budget ended."),
-        click.option("--quick", is_flag=True, help="A first look: one block of every case."),
+        click.option("--anew", is_flag=True, help="Measure finished cases again."),
+        click.option("--more", is_flag=True, help="Add the repeats that the time budget cut off."),
         click.option(
-            "--minutes", type=float, help="Time budget of each case, for that of its file."
+            "--quick", is_flag=True, help="Measure one repeat of every case: a first look."
         ),
         click.option(
-            "--max-usd", type=float, help="Refuse what may cost more on a store of yours."
+            "--minutes",
+            type=float,
+            metavar="MINUTES",
+            help="Time budget of each case. [default: that of its parameter file]",
+        ),
+        click.option(
+            "--max-usd",
+            type=float,
+            metavar="USD",
+            help="Refuse a run on your own store that may cost more. [default: no limit]",
         ),
     ):
         command = option(command)
     return command
 
 
-@click.command("run-all")
-@_site(help="Folder of parameters/.")
-@click.option("--all", "is_all", is_flag=True, help="Also the long cases, else run by name alone.")
+@click.command(
+    "run-all",
+    cls=ExampleCommand,
+    examples=[
+        ("wire run-all", "Measure the short cases and build the book: half an hour."),
+        ("wire run-all --quick", "One repeat of each: a first look."),
+        ("wire run-all --all --more", "Every case, going on where a run was ended."),
+    ],
+)
+@_site(help="Folder of parameters/ with the cases.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Include the long cases, which else run by name alone."
+)
 @add_run_options
 def run_all(site: str, is_all: bool, **options: Any) -> None:
     """Run every case of a site, print a table and build the book."""
@@ -53,11 +72,18 @@ def run_all(site: str, is_all: bool, **options: Any) -> None:
     _end(failures)
 
 
-@click.command()
+@click.command(
+    cls=ExampleCommand,
+    examples=[
+        ("wire run formats/in-region", "Measure one case."),
+        ("wire run formats/in-region --site hub", "The same case on a hub, against your bucket."),
+        ("wire run formats/in-region --render", "Execute its page over the committed rows."),
+    ],
+)
 @click.argument("case")
-@_site(help="Folder of parameters/.")
+@_site(help="Folder of parameters/ with the case.")
 @click.option(
-    "--render", is_flag=True, help="Measure nothing: execute the page over the reference's rows."
+    "--render", is_flag=True, help="Execute the page over the committed rows; measure nothing."
 )
 @add_run_options
 def run(case: str, site: str, render: bool, **options: Any) -> None:
@@ -97,20 +123,34 @@ def _run(cases: list[Any], **options: Any) -> list[str]:
     return runs.explain_failures(outcomes)
 
 
-@click.command()
-@_site(help="Whose results come before the reference.")
+@click.command(
+    cls=ExampleCommand,
+    examples=[
+        ("wire book", "Build the book from your results, else from the committed ones."),
+        ("wire book --site hub", "The same from results of a hub."),
+        ("make book", "Set up the environment first."),
+    ],
+)
+@_site(help="Folder of results/ that is shown before the committed results.")
 def book(site: str) -> None:
-    """Build the book from results that are there; nothing is measured."""
+    """Build the book from existing results; measure nothing."""
     from runner import build
 
     say(f"open {_short(build.build(site, say=say))}")
 
 
-@click.command()
+@click.command(
+    cls=ExampleCommand,
+    examples=[
+        ("wire compare formats/in-region", "Your record next to the committed one."),
+        ("wire compare formats/in-region --site hub", "That of a hub next to the committed one."),
+        ("wire compare mine.csv theirs.csv", "Any two records of one case."),
+    ],
+)
 @click.argument("records", nargs=-1, metavar="A.csv B.csv | CASE")
-@_site(help="Whose record of CASE is A; B is the reference.")
+@_site(help="Folder of results/ with record A of CASE; B is the committed one.")
 def compare(records: tuple[str, ...], site: str) -> None:
-    """Lay a record over another of the same case: ratios of read times, and what differs in origin."""
+    """Compare two records of a case: ratios of their read times, and how their origins differ."""
     from runner import published
 
     a, b = published.find_records(records, site)
@@ -123,26 +163,44 @@ def compare(records: tuple[str, ...], site: str) -> None:
         say(f"    {name}: {left}; {right}")
 
 
-@click.command()
+@click.command(
+    cls=ExampleCommand,
+    examples=[
+        ("wire publish", "Make all of your results the ones that the book shows."),
+        ("wire publish formats/in-region", "Those of one case."),
+        ("wire publish --site hub", "Those of a hub."),
+    ],
+)
 @click.argument("cases", nargs=-1)
-@_site(help="Whose results become the reference.")
+@_site(help="Folder of results/ to copy from.")
 def publish(cases: tuple[str, ...], site: str) -> None:
-    """Promote results, of all cases or of those named, to the reference that the book shows."""
+    """Copy results of CASES, or of all, to results/reference, which the book shows."""
     from runner import build
 
     for path in build.publish(site, titles=cases):
         say(_short(path))
 
 
-@click.command()
+@click.command(
+    cls=ExampleCommand,
+    examples=[
+        ("wire submit our-hub", "All of your records, in results/submitted/our-hub."),
+        ("wire submit our-hub formats/in-region", "The record of one case."),
+        ('wire submit our-hub --by "Example Institute"', "With the name that the book prints."),
+    ],
+)
 @click.argument("name")
 @click.argument("cases", nargs=-1)
-@_site(help="Whose records they are.")
+@_site(help="Folder of results/ to copy from.")
 @click.option(
-    "--by", "measurer", default="", help="Who measured, as the book shall say it. [default: NAME]"
+    "--by",
+    "measurer",
+    default="",
+    metavar="TEXT",
+    help="Name of the measurer in the book. [default: NAME]",
 )
 def submit(name: str, cases: tuple[str, ...], site: str, measurer: str) -> None:
-    """Copy records of CASES to results/submitted/NAME, the folder to send with a pull request."""
+    """Copy records of CASES, or of all, to results/submitted/NAME, to send with a pull request."""
     from runner import submitted
 
     say(
@@ -152,7 +210,7 @@ def submit(name: str, cases: tuple[str, ...], site: str, measurer: str) -> None:
 
 @click.command()
 def server() -> None:
-    """Find the S3 server, or build it once."""
+    """Find the S3 server of the emulated network, or build it once."""
     from wire.bed.testbed import find_or_build_versitygw
 
     say(f"S3 server: {find_or_build_versitygw().name} is there")
@@ -160,7 +218,7 @@ def server() -> None:
 
 @click.command()
 def derive() -> None:
-    """Write the schemas of case files from the studies' models, and what records say of published claims and ratios."""
+    """Write what follows from models and records: schemas of parameter files, verdicts on published claims, ratios."""
     from runner import published
     from runner.cases import write_derived
 

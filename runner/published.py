@@ -32,6 +32,7 @@ from helpers.plotting.figures import number_axis
 from helpers.plotting.tables import format_digits, show, trace_of
 from runner.cases import find_case, write_changed
 from runner.pages import NOTEBOOKS, list_cases
+from studies.chunk_shape.findings import mean_later_reads
 from wire.costs.published import compare_published
 from wire.errors import UserError, cut, name_file
 from wire.files import check_file
@@ -41,6 +42,7 @@ FOLDER = ROOT / "results" / "published"
 REFERENCE = ROOT / "results" / "reference"
 VERDICTS = FOLDER / "verdicts.csv"
 RATIOS = FOLDER / "against-real.csv"
+RATIOS_SOURCE = FOLDER / "ratios.yaml"
 ARITHMETIC = "arithmetic"
 """What decides a claim that only its own tables are summed for, in the place of a case."""
 
@@ -142,6 +144,9 @@ def _read_measured(path: Path, _changed_ns: int) -> pd.DataFrame:
     s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
     rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
     trace = trace_of(rows)
+    if "box_s" in trace:
+        box_s = trace["box_s"].dropna()
+        trace["mean_box_s"] = box_s.map(mean_later_reads)
     return rows.join(trace[trace.columns.difference(rows.columns)])
 
 
@@ -313,7 +318,7 @@ def _link(case: str, answer: Finding) -> str:
 NEAR = 1.5
 """Factor within which a ratio counts as met."""
 CLEAR = 1.3
-"""Published ratio from which on, either way, the order of the two has to be ours too."""
+"""Published ratio above which, either way, there is something to predict: only these are scored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +337,12 @@ class Series:
     compared: dict[str, str]
     points: Mapping[str, str] = field(default_factory=lambda: {"": ""})
     why: str  # in which respects the two are not alike
+
+    def __post_init__(self) -> None:
+        """Refuse a series that does not say in which respects the two are not alike."""
+        if not self.why.strip():
+            where = f"{name_file(RATIOS_SOURCE)}, {self.table} and {self.case}"
+            raise UserError(f"{where}, why", "nothing", "in which respects the two are not alike")
 
     def compare(self) -> Iterator[tuple[object, ...]]:
         """Compare each ratio of the series that both have."""
@@ -370,10 +381,7 @@ def compare_ratios(series: list[Series]) -> pd.DataFrame:
 
 def write_tables(folder: Path = FOLDER) -> list[Path]:
     """Write what records say of published claims and ratios; return the tables that changed."""
-    series = [
-        Series(**arguments)
-        for arguments in yaml.safe_load((FOLDER / "ratios.yaml").read_text("utf-8"))
-    ]
+    series = [Series(**arguments) for arguments in yaml.safe_load(RATIOS_SOURCE.read_text("utf-8"))]
     tables = {VERDICTS: tabulate_verdicts(), RATIOS: compare_ratios(series)}
     texts = {
         folder / path.name: table.to_csv(index=False, float_format="%.4g")
@@ -383,25 +391,41 @@ def write_tables(folder: Path = FOLDER) -> list[Path]:
 
 
 def score_ratios(table: pd.DataFrame) -> dict[str, float]:
-    """Score the comparison: the median factor, the share within `NEAR`, and in our order of those beyond `CLEAR`.
+    """Score the ratios beyond `CLEAR`, where there is something to predict, next to a forecast of always 1.
+
+    Returns
+    -------
+    dict of str to float
+        How many ratios there are in all, and beyond `CLEAR`; of these the median factor between ours
+        and theirs, the shares within `NEAR` and in their order, in percent, and the first two of the
+        forecast. Without a ratio beyond it what is of them is NaN.
 
     Examples
     --------
-    >>> table = pd.DataFrame({"source": ["a", "b"], "published": [2.0, 0.5], "ours": [1.6, 1.2]})
-    >>> found = score_ratios(table)
-    >>> found["n"], round(found["median_factor"], 2), found["near_percent"], found["ordered_percent"]
-    (2, 1.73, 50.0, 50.0)
+    >>> table = pd.DataFrame({"published": [2.0, 0.5, 1.1], "ours": [1.6, 1.2, 1.1]})
+    >>> scores = score_ratios(table)
+    >>> scores["n"], scores["n_clear"], round(scores["median_factor"], 2), scores["near_percent"]
+    (3, 2, 1.73, 50.0)
+    >>> scores["ordered_percent"], scores["always_1_factor"], scores["always_1_near_percent"]
+    (50.0, 2.0, 0.0)
     """
-    published, measured_logs = (np.log(table[name].to_numpy()) for name in ("published", "ours"))
-    distances = np.abs(measured_logs - published)
-    clear = np.abs(published) > np.log(CLEAR)
-    ordered = np.sign(measured_logs[clear]) == np.sign(published[clear])
+    published, ours = (np.log(table[name].to_numpy()) for name in ("published", "ours"))
+    is_clear = np.abs(published) > np.log(CLEAR)
+    published, ours = published[is_clear], ours[is_clear]
+    scores = {"n": len(table), "n_clear": len(published)}
+    if not scores["n_clear"]:
+        names = ("median_factor", "near_percent", "ordered_percent")
+        return scores | dict.fromkeys(
+            (*names, "always_1_factor", "always_1_near_percent"), math.nan
+        )
+    distances, sizes = np.abs(ours - published), np.abs(published)
     return {
-        "n": len(table),
+        **scores,
         "median_factor": float(np.exp(np.median(distances))),
         "near_percent": 100 * float((distances <= np.log(NEAR)).mean()),
-        "n_clear": int(clear.sum()),
-        "ordered_percent": 100 * float(ordered.mean()),
+        "ordered_percent": 100 * float((np.sign(ours) == np.sign(published)).mean()),
+        "always_1_factor": float(np.exp(np.median(sizes))),
+        "always_1_near_percent": 100 * float((sizes <= np.log(NEAR)).mean()),
     }
 
 
@@ -411,7 +435,7 @@ def tabulate_scores(table: pd.DataFrame) -> pd.DataFrame:
         str(source): score_ratios(part) for source, part in table.groupby("source", sort=False)
     }
     scores = pd.DataFrame.from_dict({**columns, "all": score_ratios(table)}, orient="index")
-    return scores.rename_axis("source")
+    return scores.astype({"n": int, "n_clear": int}).rename_axis("source")
 
 
 def draw_ratios(ax: Axes, table: pd.DataFrame) -> None:
@@ -426,7 +450,8 @@ def draw_ratios(ax: Axes, table: pd.DataFrame) -> None:
     ax.plot(ends, ends, color="0.5", linewidth=1)
     ax.fill_between(ends, ends / NEAR, ends * NEAR, color="0.5", alpha=0.15, linewidth=0)
     scores = score_ratios(table)
-    ax.set_title(f"{scores['near_percent']:.0f} % of {scores['n']} ratios are within {NEAR:g} of those published", x=0)  # fmt: skip
+    share = f"{scores['near_percent']:.0f} % of {scores['n_clear']} ratios above {CLEAR:g}"
+    ax.set_title(f"{share} are within {NEAR:g} of those published", x=0)
     ax.set(xscale="log", yscale="log", xlabel="published (log)", ylabel="ours (log)")
     for axis in (ax.xaxis, ax.yaxis):
         number_axis(axis)

@@ -46,6 +46,7 @@ _DRAW = np.random.default_rng(17)
 WRITTEN = {
     "temperature": _DRAW.normal(size=(24, 40, 80)).astype("float32"),
     "heights": _DRAW.normal(size=1_200_000),  # of more than one range of 8 MiB
+    "reflectivity": _DRAW.normal(size=(36, 81)).astype("float32"),  # of the sweep that is read
 }
 _HEIGHTS = "gt1l/heights/h_ph"
 
@@ -56,7 +57,7 @@ import numpy
 if "dataset" in globals():
     with open("chunks.json", "w") as file:
         json.dump({name: len(sizes) for name, sizes in dataset.chunks.items()}, file)
-for name in {"temperature", "heights", "batch"} & globals().keys():
+for name in {"temperature", "heights", "reflectivity", "batch"} & globals().keys():
     numpy.save(f"{name}.npy", globals()[name])
 """
 
@@ -121,6 +122,7 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     location, folder = make_location(server, "bucket"), tmp_path_factory.mktemp("written")
     _write_fields(location, folder)
     granule = _write_granule(location, folder)
+    _write_tree(location)
     public = make_location(server, "public-bucket")
     _write_fields(public, folder)
     statement = {
@@ -174,6 +176,26 @@ def _write_fields(location: Location, folder: Path) -> None:
         obstore.put(location.obstore(), half.name, half)
 
 
+def _write_tree(location: Location) -> None:
+    """Write radar sweeps of 20 km as a tree of groups, of which the fourth is read."""
+    axes = {
+        "azimuth": np.arange(36) * 10.0,
+        "range": np.arange(81) * 250.0,
+        "time": ("azimuth", np.datetime64("2026-06-01") + np.arange(36)),
+    }
+    values = WRITTEN["reflectivity"]
+    sweeps = {
+        f"/sweep_{number:02d}": xr.Dataset(
+            {"reflectivity": (("azimuth", "range"), values if number == 3 else 0 * values)}, axes
+        )
+        for number in range(5)
+    }
+    with expected_warning("Consolidated metadata is currently not part"):
+        xr.DataTree.from_dict(sweeps).to_zarr(
+            ObjectStore((location / "radar.zarr").obstore()), zarr_format=3, consolidated=True
+        )
+
+
 def _write_granule(location: Location, folder: Path) -> Path:
     """Write an HDF5 file of small chunks, as instruments do."""
     path = folder / "granule.h5"
@@ -225,6 +247,12 @@ def _draws_boxes(world: World, folder: Path, trace: list[RequestRow]) -> None:
     np.save(folder / "temperature.npy", WRITTEN["temperature"])
 
 
+def _opens_one_sweep(world: World, folder: Path, trace: list[RequestRow]) -> None:
+    """No chunk of another sweep is requested, nor the times before the sweep is chosen."""
+    chunks = [row.key for row in trace if "/c/" in row.key or row.key.endswith("/c")]
+    assert chunks and all("/sweep_03/" in key for key in chunks)
+
+
 def _keeps_blocks(world: World, folder: Path, trace: list[RequestRow]) -> None:
     """Three tasks together fetch no more than the file, twice: a block is not read again."""
     size = obstore.head(world.location.obstore(), "temperature.nc")["size"]
@@ -262,6 +290,7 @@ _ALSO: dict[str, Callable[[World, Path, list[RequestRow]], None]] = {
     "Fetch the whole file in parallel ranges": _fetches_ranges,
     "Keep opened datasets in a process": _opens_once,
     "Load random boxes": _draws_boxes,
+    "Open a tree of groups": _opens_one_sweep,
     "Open netCDF through Dask": _keeps_blocks,
     "Keep chunks for tiles": _reads_a_chunk_once,
     "Open many netCDF files": _makes_few_tasks,

@@ -323,6 +323,20 @@ def test_the_panel_of_the_ledger_answers_for_another_network(address: str, tab: 
 
 
 @pytest.mark.slow
+def test_the_race_of_the_first_page_plays_and_stops(address: str, tab: Tab) -> None:
+    tab.open(f"{address}/index.html", width=1280)
+    button, picture = (
+        "document.querySelector('.race button')",
+        "document.querySelector('.race svg')",
+    )
+    still = tab.evaluate(f"{picture}.style.clipPath")
+    tab.evaluate(f"{button}.click()")
+    tab.wait_until(f"{picture}.style.clipPath.startsWith('inset')")
+    tab.evaluate(f"{button}.click()")
+    assert tab.evaluate(f"{picture}.style.clipPath") == still == ""
+
+
+@pytest.mark.slow
 def test_jumps_are_filtered_and_linked_on_a_phone(address: str, tab: Tab) -> None:
     """The filter leaves rows with all its words, a link leads to its row, and the panel keeps seconds."""
     tab.open(f"{address}/request-ledger.html", width=390)

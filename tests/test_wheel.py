@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -42,13 +44,27 @@ def find_python(version: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    options = ["--wheel", "--no-build-isolation", "--offline", "--python", sys.executable]
-    completed = run(sys.executable, "-m", "uv", "build", *options, "--out-dir", folder)
-    assert completed.returncode == 0, completed.stderr
+    """Build the source distribution of this checkout and from it the wheel, or take those that are built."""
+    folder = Path(os.environ.get("ARRAYS_TEST_DIST", tmp_path_factory.mktemp("wheel"))).resolve()
+    if not any(folder.glob("*.whl")):
+        options = ["--no-build-isolation", "--offline", "--python", sys.executable]
+        completed = run(sys.executable, "-m", "uv", "build", *options, "--out-dir", folder)
+        assert completed.returncode == 0, completed.stderr
     (path,) = folder.glob("*.whl")
     return path
+
+
+def test_the_source_distribution_holds_the_product_alone(wheel: Path) -> None:
+    """Of the book it holds nothing, and what is in the wheel it has all."""
+    (source,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "pyproject.toml"} <= names
+    folders = {name.partition("/")[0] for name in names if "/" in name}
+    assert folders == {"src"}
+    with zipfile.ZipFile(wheel) as archive:
+        modules = [name for name in archive.namelist() if name.startswith("wire/")]
+    assert {f"src/{name}" for name in modules} <= names
 
 
 @pytest.mark.slow

@@ -27,22 +27,34 @@ from wire.errors import (
 from wire.interrupts import find_signal, interrupt
 
 _COMMANDS = {  # where each is, the extra that brings its packages, and what it does
-    "book": ("runner.cli", "book", "Build the book from results that are there."),
-    "calibrate": ("wire.calibrate.cli", "calibrate", "Measure a store within caps, as a profile."),
-    "compare": ("runner.cli", "book", "Lay a record over another of the same case."),
-    "costs": ("wire.costs.cli", "costs", "Compute what caches of a tile service cost."),
-    "decide": ("wire.decide.cli", "decide", "Stay, set, rechunk or copy: what to do with a dataset."),
-    "derive": ("runner.cli", "book", "Write the schemas of case files, and tables of published claims."),
-    "fit": ("wire.scaling:fit", "scaling", "Say from a few sizes how far workers help."),
-    "hdf5": ("wire.hdf5.cli", "hdf5", "Say what is wrong with an HDF5 file, and what gains."),
-    "ledger": ("wire.ledger.cli", "ledger", "Check what a client requests with a package of yours."),
-    "publish": ("runner.cli", "book", "Promote results to the reference."),
-    "run": ("runner.cli", "book", "Run one case of a study."),
-    "run-all": ("runner.cli", "book", "Run every case of a site, and build the book."),
+    "trace": ("wire.trace.cli", "trace", "Find the lines of a program that wait, and what for."),
+    "decide": ("wire.decide.cli", "decide", "Choose chunks, format and settings for a dataset."),
+    "hdf5": ("wire.hdf5.cli", "hdf5", "Find the fastest way to read an HDF5 or netCDF-4 file."),
+    "costs": ("wire.costs.cli", "costs", "Price a month of a tile service and its caches."),
+    "fit": ("wire.scaling:fit", "scaling", "Predict from a few runs how far more workers help."),
+    "calibrate": ("wire.calibrate.cli", "calibrate", "Measure your store, as a network to predict for."),
+    "run": ("runner.cli", "book", "Measure one case."),
+    "run-all": ("runner.cli", "book", "Measure every case, and build the book."),
+    "ledger": ("wire.ledger.cli", "ledger", "Compare the requests of a client with its last release."),
+    "compare": ("runner.cli", "book", "Compare two records of a case."),
+    "submit": ("runner.cli", "book", "Collect your records for a pull request."),
+    "book": ("runner.cli", "book", "Build the book from existing results."),
     "server": ("runner.cli", "book", "Find the S3 server, or build it once."),
-    "submit": ("runner.cli", "book", "Make the folder with your records to send."),
-    "trace": ("wire.trace.cli", "trace", "Run a program, and say what it waited for."),
+    "publish": ("runner.cli", "book", "Make your results those that the book shows."),
+    "derive": ("runner.cli", "book", "Write schemas, verdicts and ratios from models and records."),
 }  # fmt: skip
+
+_GROUPS = {
+    "Ask": ("trace", "decide", "hdf5", "costs", "fit", "calibrate"),
+    "Measure": ("run", "run-all", "ledger", "compare", "submit"),
+    "Maintain": ("book", "server", "publish", "derive"),
+}
+
+_EXAMPLES = [
+    ("wire trace python my.py", "What does my program wait for?"),
+    ("wire decide s3://bucket/data.zarr", "Should I rechunk it?"),
+    ("wire run formats/in-region", "Measure one case of the book."),
+]
 
 
 class _Commands(click.Group):
@@ -53,9 +65,15 @@ class _Commands(click.Group):
         return [*_COMMANDS]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List what they do, from the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in _COMMANDS.items()])
+        """List what they do by group, from the table."""
+        for group, names in _GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name, _COMMANDS[name][2]) for name in names])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples line by line."""
+        with formatter.section("Examples"):
+            formatter.write_dl(_EXAMPLES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command, or refuse one whose packages are not installed."""
@@ -90,7 +108,7 @@ def needs(name: str, module: str) -> UserError:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="arrays-over-the-wire")
 def main() -> None:
-    """Measure how arrays are read from object storage, build the book, and ask its advisors."""
+    """Find out what makes reading big arrays from object storage slow, and what fixes it."""
 
 
 def run() -> None:

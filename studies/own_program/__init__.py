@@ -10,6 +10,7 @@ STUDY = Study(
         "threads.md": lazy_import("studies.own_program.threads", "write_threads"),
         "example-program.md": lazy_import("studies.own_program.example_trace", "write_program"),
         "example-screen.md": lazy_import("studies.own_program.example_trace", "write_screen"),
+        "race.md": lazy_import("studies.own_program.race", "write_race"),
         "example-waterfall.md": lazy_import("studies.own_program.example_trace", "write_waterfall"),
     },
 )

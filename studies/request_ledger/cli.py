@@ -31,9 +31,17 @@ from wire.bed.networks import get_profile
 from wire.bed.testbed import open_testbed
 from wire.cli import end_well
 from wire.errors import say
+from wire.ledger.check import (
+    CANDIDATE,
+    RELEASE,
+    CheckReport,
+    CheckResult,
+    Difference,
+    Failure,
+)
+from wire.ledger.cli import describe_result
 
 NEWEST = "newest"
-_WORDS = {"n_requests": "requests", "wire_nbytes": "bytes", "n_waits": "waits in a chain"}
 
 
 def list_newest() -> list[Environment]:
@@ -49,10 +57,9 @@ def list_newest() -> list[Environment]:
     return [*newest.values()]
 
 
-def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
-    """Measure the newest versions once; compare with the committed record, and say what could not be."""
+def check_newest(clients: Sequence[str]) -> CheckReport:
+    """Measure the newest versions once and compare them with the committed record."""
     committed = findings.tabulate(read_records([findings.COMMITTED]))
-    before = findings.choose_newest(findings.merge_runs(committed))
     settings = Parameters.model_validate({})
     environments = list_newest()
     listed = list_operations(environments, clients, OPERATIONS)
@@ -78,11 +85,45 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
                 n_blocks=1,
             )
     table = findings.tabulate(rows)
-    reasons = table.loc[table["absent"] != "", ["client", "absent"]].drop_duplicates()
-    absent = [f"{client}: {reason}" for client, reason in reasons.itertuples(index=False)]
-    merged = findings.merge_runs(table)
-    last = merged.groupby("client")["environment"].transform("last")  # as they were measured
-    return findings.compare(before, merged[merged["environment"] == last]), absent
+    return CheckReport(tuple(compare_client(name, committed, table) for name in clients))
+
+
+def compare_client(client: str, committed: pd.DataFrame, newest: pd.DataFrame) -> CheckResult:
+    """Compare the runs of a client with the newest environment that the committed record has."""
+    committed, newest = (runs[runs["client"] == client] for runs in (committed, newest))
+    before = findings.choose_newest(findings.merge_runs(committed))
+    merged = findings.merge_runs(newest)
+    after = merged[merged["environment"].isin(merged["environment"].iloc[-1:])]  # as measured
+    columns = ["layout", "operation", "count", "before", "after"]
+    differences = findings.compare(before, after)[columns].itertuples(index=False)
+    failures = [
+        *list_failures(RELEASE, findings.choose_newest(committed)),
+        *list_failures(CANDIDATE, newest),
+    ]
+    last, candidate = ("".join(lines["versions"].iloc[:1]) for lines in (before, after))
+    return CheckResult(
+        client,
+        last,
+        candidate,
+        last,
+        candidate,
+        len(before.merge(after, on=["layout", "operation"])),
+        tuple(
+            Difference(client, layout, operation, count, low, high, bool(high > low))
+            for layout, operation, count, low, high in differences
+        ),
+        (),
+        tuple(failures),
+    )
+
+
+def list_failures(name: str, runs: pd.DataFrame) -> list[Failure]:
+    """List the operations that a client could not do, with why."""
+    refused = runs.loc[runs["absent"] != "", ["client", "layout", "operation", "absent"]]
+    return [
+        Failure(client, layout, operation, name, reason)
+        for client, layout, operation, reason in refused.drop_duplicates().itertuples(index=False)
+    ]
 
 
 @click.command()
@@ -95,28 +136,17 @@ def check_newest(clients: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
 )
 @click.option("--json", "is_json", is_flag=True, help="Print JSON.")
 def check(clients: tuple[str, ...], is_json: bool) -> None:
-    """Run the newest versions, and say what asks for more or less than the committed record.
+    """Run the newest versions, and print what requests more or less than the committed record.
 
-    The exit code is 1 where something asks for more.
+    The exit code is 1 where something requests more.
     """
-    differences, absent = check_newest([*(clients or LAYOUTS)])
-    lines = differences.to_dict("records")
-    for line in lines:
-        line["is_more"] = line["after"] > line["before"]
+    report = check_newest([*(clients or LAYOUTS)])
     if is_json:
-        say(json.dumps({"differences": lines, "absent": absent}, indent=2))
+        say(json.dumps(report.to_json(), indent=2))
     else:
-        for line in lines:
-            word = "more" if line["is_more"] else "less"
-            where = f"{line['client']}, {line['operation']} of {line['layout']}"
-            numbers = f"{line['before']:.0f} before and {line['after']:.0f} now"
-            say(f"{where}: {word} {_WORDS[line['count']]}, {numbers}")
-        for reason in absent:
-            say(f"not checked: {reason}")
-        if not lines:
-            which = "what was checked asks" if absent else "all newest versions ask"
-            say(f"{which} for what the record has")
-    sys.exit(any(line["is_more"] for line in lines))
+        for result in report.results:
+            say("\n".join(describe_result(result)))
+    sys.exit(any(result.is_worse for result in report.results))
 
 
 if __name__ == "__main__":

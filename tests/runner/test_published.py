@@ -214,8 +214,29 @@ def test_tables_are_in_step(tmp_path: Path) -> None:
 
 
 def test_every_ratio_says_why_the_two_are_not_alike() -> None:
-    """Each published ratio next to ours has its reasons in its own line."""
+    """Each published ratio next to ours has its reasons in its own line, and a series without is refused."""
     assert pd.read_csv(published.RATIOS)["why"].notna().all()
+    with refused("ratios.yaml, t and cluster-scaling/x, why", allowed="in which respects"):
+        published.Series(
+            source="s",
+            table="t",
+            column="c",
+            published_rows="",
+            case="cluster-scaling/x",
+            measured_rows="",
+            base={"a": "a"},
+            compared={"b": "b"},
+            why=" ",
+        )
+
+
+def test_ratios_near_1_are_not_scored() -> None:
+    """A hit where there is nothing to predict moves no score, and a source without others has none."""
+    table = pd.DataFrame({"source": ["a", "a", "b"], "published": [4.0, 1.1, 1.2]})
+    scores = published.tabulate_scores(table.assign(ours=[2.0, 1.1, 1.2]))
+    assert scores.loc["all", ["n", "n_clear", "median_factor"]].tolist() == [3, 1, 2]
+    assert scores.loc["all", "always_1_factor"] == pytest.approx(4)
+    assert math.isnan(scores.loc["b", "near_percent"])
 
 
 def test_every_claim_has_its_verdict() -> None:

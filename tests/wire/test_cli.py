@@ -17,7 +17,7 @@ import pytest
 from helpers.paths import ROOT
 from runner import build, cases
 from tests.refusals import refused
-from wire.cli import end_well, main
+from wire.cli import _COMMANDS, _GROUPS, end_well, main
 from wire.errors import UserError, say
 from wire.files import check_file, check_name, replace_file
 
@@ -220,3 +220,8 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     for text in ("old", "new"):
         replace_file(path, text)
     assert path.read_text() == "new" and [*path.parent.iterdir()] == [path]
+
+
+def test_every_command_stands_in_one_group_of_the_help() -> None:
+    grouped = [name for names in _GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(_COMMANDS)

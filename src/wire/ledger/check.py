@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from wire.ledger.measure import Ledger, LedgerLine, list_lines, open_ledger
 
 RELEASE, CANDIDATE = "last release", "candidate"
 N_BLOCKS = 2
+REPORT_VERSION = 1
+"""Of what `--json` prints."""
 _NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*?)\s*(?:\[[^\]]*\])?\s*(?:@|[=<>!~]=|[<>]|$)")
 
 
@@ -30,24 +32,57 @@ _NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*?)\s*(?:\[[^\]]*\])?\s*(?:@|[=<>!~]=|
 class Difference:
     """A count of one access that differs between the last release and a candidate."""
 
+    client: str  # of the ledger, as `--client` takes it
+    layout: str  # what is read, such as hdf5-scattered
+    access: str  # what a program does with it, such as three variables
+    count: str  # n_requests, n_waits (requests in a chain) or wire_nbytes
+    before: float  # with the last release
+    after: float  # with the candidate
+    is_more: bool  # whether the candidate's count is larger
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An access that an environment could not make, or that read something wrong."""
+
     client: str
     layout: str
     access: str
-    count: str
-    before: float
-    after: float
-    is_more: bool
+    environment: str  # last release, or candidate
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What differs, what was compared, and what could not be measured."""
+    """What a candidate of one package changes, what was compared, and what could not be."""
 
-    package: str
-    versions: tuple[str, str]  # packages of the last release and of the candidate
-    n_compared: int
+    package: str  # that is checked; of whole chunks the client
+    last_release: str  # package and version, such as s3fs 2026.9.0; empty where nothing ran
+    candidate: str
+    last_packages: str  # with the versions of the packages beside it
+    candidate_packages: str
+    n_compared: int  # accesses that ran with both
     differences: tuple[Difference, ...]
-    absent: tuple[str, ...]
+    wrong: tuple[Failure, ...]  # accesses that read something else than was written
+    absent: tuple[Failure, ...]  # accesses that could not be made
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the candidate makes a count larger, or reads something wrong."""
+        is_wrong = any(failure.environment == CANDIDATE for failure in self.wrong)
+        return is_wrong or any(entry.is_more for entry in self.differences)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What `wire ledger check --json` prints: a result for each package."""
+
+    results: tuple[CheckResult, ...]
+    version: int = REPORT_VERSION
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        return asdict(self)
 
 
 def name_package(requirement: str) -> str:
@@ -142,31 +177,54 @@ def compare_environments(
         for line in lines:
             counts.setdefault(line, []).append(ledger.measure(line))
             report(f"{line.environment}: {line.client}, {line.access} of {line.layout}")
-    absent, differences, n_compared = [], list[Difference](), 0
-    versions = ["", ""]
-    first, second = (environment.name for environment in environments)
+    names_of_both = [environment.name for environment in environments]
+    wrong, absent = list[Failure](), list[Failure]()
+    differences, n_compared = list[Difference](), 0
+    packages = dict.fromkeys(names_of_both, "")
     for line in lines:
-        if line.environment != first:
+        if line.environment != names_of_both[0]:
             continue
-        pair = [
-            counts[LedgerLine(name, line.client, line.layout, line.access)]
-            for name in (first, second)
-        ]
-        versions = [versions[i] or str(runs[0]["versions"]) for i, runs in enumerate(pair)]
-        reasons = [str(run["absent"]) for runs in pair for run in runs if run["absent"]]
-        if reasons:
-            absent.append(f"{line.client}, {line.access} of {line.layout}: {reasons[0]}")
+        pair = {name: counts[replace(line, environment=name)] for name in names_of_both}
+        failed = False
+        for name, runs in pair.items():
+            packages[name] = packages[name] or str(runs[0]["versions"])
+            for failures, key in ((absent, "absent"), (wrong, "wrong")):
+                if reason := next((str(run[key]) for run in runs if run[key]), ""):
+                    failed = True
+                    failures.append(Failure(line.client, line.layout, line.access, name, reason))
+        if failed:
             continue
         n_compared += 1
         differences += list_differences(
             *(
                 MeasuredAccess(line.client, line.layout, line.access, package, name, i, tuple(runs))
-                for i, (name, runs) in enumerate(zip((first, second), pair, strict=True))
+                for i, (name, runs) in enumerate(pair.items())
             )
         )
+    before, after = packages.values()
     return CheckResult(
-        package, (versions[0], versions[1]), n_compared, tuple(differences), tuple(absent)
+        package,
+        name_release(package, before),
+        name_release(package, after),
+        before,
+        after,
+        n_compared,
+        tuple(differences),
+        tuple(wrong),
+        tuple(absent),
     )
+
+
+def name_release(package: str, packages: str) -> str:
+    """Name the release of a package among packages with their versions; empty if it is not there.
+
+    Examples
+    --------
+    >>> name_release("s3fs", "h5py 3.16.0, s3fs 2026.9.0")
+    's3fs 2026.9.0'
+    """
+    releases = packages.split(", ")
+    return next((text for text in releases if text.partition(" ")[0].lower() == package), "")
 
 
 def list_differences(before: MeasuredAccess, after: MeasuredAccess) -> list[Difference]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 
 import click
 
 from wire.errors import say
-from wire.ledger.check import CheckResult, Difference, check_package
+from wire.ledger.check import CheckReport, CheckResult, Difference, Failure, check_package
 from wire.ledger.clients import CLIENTS
 from wire.ledger.environments import read_environments
 
@@ -41,7 +40,7 @@ def check(requirements: tuple[str, ...], clients: tuple[str, ...], is_json: bool
     """Measure what clients request with a package, against its last release.
 
     Each access runs twice, and counts are those of the server's side. The exit code is 1 where
-    something requests more, waits longer or moves more.
+    something requests more, waits longer or moves more, or reads what was not written.
 
     \b
     Examples:
@@ -50,16 +49,16 @@ def check(requirements: tuple[str, ...], clients: tuple[str, ...], is_json: bool
       wire ledger check --with "zarr==3.0.9" --client xarray-tree-obstore --json
     """  # noqa: D301
     wanted = requirements or tuple(list_newest())
-    results = [
+    results = tuple(
         check_package(requirement, clients, report=lambda line: say(line, err=True))
         for requirement in wanted
-    ]
+    )
     if is_json:
-        say(json.dumps([asdict(result) for result in results], indent=2))
+        say(json.dumps(CheckReport(results).to_json(), indent=2))
     else:
         for result in results:
             say("\n".join(describe_result(result)))
-    sys.exit(any(entry.is_more for result in results for entry in result.differences))
+    sys.exit(any(result.is_worse for result in results))
 
 
 def list_newest() -> list[str]:
@@ -77,11 +76,20 @@ def describe_result(result: CheckResult) -> list[str]:
     """Describe what differs, the answer first."""
     n_more = sum(entry.is_more for entry in result.differences)
     answer = f"{n_more} counts are more" if n_more else "nothing requests more"
-    last, candidate = result.versions
     lines = [f"{result.package}: {answer}, in {result.n_compared} accesses"]
-    lines += [f"  last release: {last}", f"  candidate:    {candidate}"]
+    lines += [
+        f"  last release: {result.last_packages}",
+        f"  candidate:    {result.candidate_packages}",
+    ]
+    lines += [f"reads wrong values: {describe_failure(failure)}" for failure in result.wrong]
     lines += [describe_difference(entry) for entry in result.differences]
-    return lines + [f"not checked: {reason}" for reason in result.absent]
+    return lines + [f"not checked: {describe_failure(failure)}" for failure in result.absent]
+
+
+def describe_failure(failure: Failure) -> str:
+    """Describe why an access has no counts."""
+    where = f"{failure.client}, {failure.access} of {failure.layout}"
+    return f"{where}, {failure.environment}: {failure.reason}"
 
 
 def describe_difference(entry: Difference) -> str:

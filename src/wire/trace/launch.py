@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
@@ -38,10 +39,11 @@ from wire.errors import (
     show,
 )
 from wire.trace import lines
+from wire.trace.closed import ClosedConnections
 from wire.trace.gateway import Batch, Settings, find_processes
-from wire.trace.request_log import LOG_NAME, read_log
+from wire.trace.request_log import LOG_NAME, identify_request, identify_tunnel, read_log
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
-from wire.trace.sockets import ConnectionLook, find_descendants
+from wire.trace.sockets import ConnectionLook, End, find_descendants
 from wire.trace.trust import FILE_NAMES, mark_of
 
 SAMPLE_S = 0.02
@@ -52,6 +54,7 @@ GLANCE_S = 0.004  # between looks at their connections
 GLANCES_S = 0.05  # of a processor, which these looks may take besides
 BUSY = 0.02  # the most of a processor that looking may take
 STOP_TIMEOUT_S = 5.0
+_MOST_PLACES = 3  # that are named
 _START = """
 import sys
 sys.path[:0] = [sys.argv[1]]
@@ -139,16 +142,20 @@ def run(
     )
     guard = _Guard(settings, user_environment)
     program_environment = make_environment(user_environment, port=guard.port, settings=settings)
+    closed = ClosedConnections()  # before the program's first
+    digest = hashlib.sha256() if is_silent else None
     try:
-        return _run(command, program_environment, guard, hashlib.sha256() if is_silent else None)
+        return _run(command, program_environment, guard, closed, digest)
     finally:
         guard.stop()
+        closed.close()
 
 
 def _run(
     command: Sequence[str],
     env: Mapping[str, str],
     guard: _Guard,
+    closed: ClosedConnections,
     digest: hashlib._Hash | None,
 ) -> Run:
     before_s, begin_s, started_s = _reaped_s(), time.time(), time.perf_counter()
@@ -161,7 +168,7 @@ def _run(
             problem = f"{show(command[0])}; {describe_system_error(error)}"
             raise UserError("COMMAND", problem, "a program on PATH") from error
         pass_on(child.send_signal)
-        watch = _Watch(child.pid, guard.port)
+        watch = _Watch(child.pid, guard.port, closed=closed)
         reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)
         reader.start()
         code = child.wait()
@@ -171,6 +178,12 @@ def _run(
     used_s = max(used[-1][1] if used else 0.0, _reaped_s() - before_s)
     samples = lines.read_samples(Path(env[f"{TOKEN}_FOLDER"]) / "samples")
     guard.finish()
+    bypassed = watch.find_bypassed(samples.values())
+    uncertain = closed.find_unattributed(
+        own_ends={*guard.own_ends, ("127.0.0.1", guard.port)},
+        own_ports=watch.find_served_ports(samples.values()),
+        own_places={bypass.address for bypass in bypassed},
+    )
     return Run(
         rows=guard.rows,
         sites=lines.locate(guard.rows, samples, watch.parents),
@@ -178,11 +191,13 @@ def _run(
         begin_s=begin_s,
         exit_code=code if code >= 0 else 128 - code,
         processor_s=[(begin_s, 0.0), *used, (begin_s + wall_s, used_s)],
-        bypassed=watch.find_bypassed(samples.values()),
+        bypassed=bypassed,
+        uncertain=describe_uncertain(uncertain, is_complete=closed.is_complete),
         unread=guard.tunnels,
         gateway_s=guard.processor_s,
         output_digest=digest.hexdigest() if digest else None,
         remarks=guard.remarks,
+        missing=guard.missing,
     )
 
 
@@ -262,7 +277,8 @@ class _Guard:
         self._listener = listen()
         self.port = int(self._listener.getsockname()[1])
         self.rows, self.tunnels = list[TracedRequest](), list[Tunnel]()
-        self.remarks, self.processor_s = list[str](), 0.0
+        self.own_ends = list[End]()  # of the gateway's connections to servers
+        self.remarks, self.missing, self.processor_s = list[str](), list[str](), 0.0
         self._is_over, self._begin_s = False, time.monotonic()
         self._start()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -318,13 +334,14 @@ class _Guard:
                     self.rows += batch.rows
                     self.tunnels += batch.tunnels
                     self.processor_s += batch.processor_s
+                    self.own_ends += batch.own_ends
                     unwritten = f"requests could not be written as they ended: {batch.problem}"
                     if batch.problem and unwritten not in self.remarks:
                         self.remarks.append(unwritten)
             if not self._is_over:
                 code, after_s = self._process.wait(), time.monotonic() - self._begin_s
-                # what it had written into the log and not yet sent
-                self.rows += read_log(self._settings.log_path).requests[len(self.rows) :]
+                self._fill_from_log()
+                self.missing = ["what came after the gateway had ended"]
                 self.remarks.append(
                     f"the gateway ended after {after_s:.1f} s (exit code {code}):"
                     " what is encrypted was passed on unread from then on"
@@ -333,6 +350,17 @@ class _Guard:
                     self._start()
                 except UserError as error:
                     return self.remarks.append(str(error))
+
+    def _fill_from_log(self) -> None:
+        """Add what a gateway that ended had written into the log and not yet sent."""
+        logged = read_log(self._settings.log_path)
+        sent = {*map(identify_request, self.rows)}
+        self.rows += [row for row in logged.requests if identify_request(row) not in sent]
+        sent = {*map(identify_tunnel, self.tunnels)}
+        for tunnel in logged.tunnels:
+            if identify_tunnel(tunnel) not in sent:
+                tunnel.end_s = tunnel.end_s or time.time()
+                self.tunnels.append(tunnel)
 
     def finish(self) -> None:
         """Take the last rows; a gateway stays for as long as processes that the program left."""
@@ -361,11 +389,17 @@ class _Guard:
 class _Watch:
     """Look at the processes of a program while it runs."""
 
-    def __init__(self, pid: int, port: int, ignored_pids: Set[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        pid: int,
+        port: int,
+        ignored_pids: Set[int] = frozenset(),
+        closed: ClosedConnections | None = None,
+    ) -> None:
         self._ignored_pids = ignored_pids  # such as the gateway's, where it is a child
         self.bypassed = list[Bypass]()
         self.parents = dict[int, int]()  # by process, the one that started it
-        self._sockets, self._names = ConnectionLook(port), dict[int, str]()
+        self._sockets, self._names = ConnectionLook(port, closed), dict[int, str]()
         self._root = psutil.Process(pid)
         self._used_s = dict[psutil.Process, float]()
         self._samples = list[tuple[float, float]]()
@@ -391,7 +425,7 @@ class _Watch:
         """
         bypassed = list(self.bypassed)
         processes = [*samples]
-        served = self._sockets.served_ports.union(*(process.served_ports for process in processes))
+        served = self.find_served_ports(processes)
         for process in processes:
             for _, _, host, port in process.connections:
                 if port in served and ipaddress.ip_address(host).is_loopback:
@@ -403,6 +437,10 @@ class _Watch:
                 }:
                     bypassed.append(Bypass(process.pid, name, address))
         return bypassed
+
+    def find_served_ports(self, samples: Iterable[lines.ProcessSamples]) -> set[int]:
+        """Return the ports at which the program itself listens."""
+        return self._sockets.served_ports.union(*(process.served_ports for process in samples))
 
     def _watch(self) -> None:
         pause_s = look_s = 0.0
@@ -460,6 +498,19 @@ REMEDIES = {
     " NODE_EXTRA_CA_CERTS=$SSL_CERT_FILE for it",
 }
 """What has a program's connections go through the gateway, by what opens them."""
+
+
+def describe_uncertain(places: Sequence[str], *, is_complete: bool) -> list[str]:
+    """Describe connections of which nobody knows whose they were, in a phrase."""
+    if places:
+        counts = Counter(places).most_common()
+        hosts = ", ".join(place for place, _ in counts[:_MOST_PLACES])
+        more = f" and {len(counts) - _MOST_PLACES} more" * (len(counts) > _MOST_PLACES)
+        n, s = len(places), "s" * (len(places) > 1)
+        return [f"{n:,} short connection{s} to {hosts}{more}: the program's or another program's"]
+    if is_complete:
+        return []
+    return ["connections of a few milliseconds, which this system did not report"]
 
 
 def read_name(pid: int) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from studies.request_ledger import client_process, findings, gcs, written
+from studies.request_ledger import cli, client_process, findings, gcs, written
 from studies.request_ledger.environments import (
     HERE,
     Environment,
@@ -24,7 +24,8 @@ from tests.stores import make_location
 from wire.bed.networks import get_profile
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Server, Testbed
-from wire.ledger import environments
+from wire.ledger import environments, issues
+from wire.ledger.check import CANDIDATE, RELEASE, CheckReport
 
 
 def test_requests_are_counted_by_method_and_by_their_waits() -> None:
@@ -72,6 +73,27 @@ def test_regressions_that_happened_are_found(after: dict[str, object], count: li
     assert (found["after"] > found["before"]).all()
     back = findings.compare(lines(**after), lines(environment="new"))
     assert (back["after"] < back["before"]).all() and list(back["count"]) == count
+
+
+def test_the_newest_versions_are_compared_with_the_record() -> None:
+    """More requests of a client are a difference; what it could not do before either is no news."""
+    line = dict.fromkeys(findings.COUNTS, 1) | {"client": "zarr-s3fs", "layout": "zarr-v2"}
+    line |= dict.fromkeys(("n_waits", "n_in_flight", "n_connections", "n_joined", "span_s"), 1)
+    line |= {"needed_nbytes": 1, "absent": "", "phase": "measured", "block": 0, "n_requests": 32}
+    line |= {"operation": "whole", "environment": "2026", "versions": "s3fs 2026.9.0"}
+    refused_line = line | {"operation": "append", "absent": "no such feature"}
+    committed = pd.DataFrame([line, refused_line])
+    newest = committed.assign(environment="newest s3fs", versions="s3fs 2026.12.0")
+    newest.loc[0, "n_requests"] = 64
+    result = cli.compare_client("zarr-s3fs", committed, newest)
+    assert [(entry.count, entry.before, entry.after) for entry in result.differences] == [
+        ("n_requests", 32, 64)
+    ]
+    assert (result.n_compared, result.candidate) == (1, "s3fs 2026.12.0")
+    assert [failure.environment for failure in result.absent] == [RELEASE, CANDIDATE]
+    report = CheckReport((result,)).to_json()
+    titles = [issue.title for issue in issues.list_issues(report)]
+    assert titles == ["zarr-s3fs: whole of zarr-v2 requests more with s3fs 2026.12.0"]
 
 
 def test_a_repeat_may_be_a_warm_up_and_a_count_may_not() -> None:

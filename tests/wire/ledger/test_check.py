@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.stores import make_location
 from wire.bed.networks import get_profile
 from wire.bed.testbed import Server, Testbed
 from wire.ledger import check, cli
-from wire.ledger.check import CheckResult, Difference, make_environments, name_package
+from wire.ledger.check import CheckResult, Difference, Failure, make_environments, name_package
 from wire.ledger.clients import CLIENTS
 from wire.ledger.environments import HERE, Environment, read_environments
 from wire.ledger.layouts import write_layouts
@@ -53,18 +54,36 @@ MORE = Difference("s3fs-file", "hdf5-paged", "one chunk", "n_requests", 2, 9, Tr
 LESS = Difference("s3fs-file", "hdf5-paged", "one chunk", "wire_nbytes", 2e6, 1e6, False)
 
 
-@pytest.mark.parametrize(("differences", "code"), [((MORE, LESS), 1), ((LESS,), 0), ((), 0)])
+WRONG = Failure("s3fs-file", "hdf5-paged", "one chunk", "candidate", "read 1, not 2")
+
+
+@pytest.mark.parametrize(
+    ("differences", "wrong", "code"),
+    [
+        ((MORE, LESS), (), 1),
+        ((LESS,), (), 0),
+        ((), (), 0),
+        ((), (WRONG,), 1),
+        ((), (replace(WRONG, environment="last release"),), 0),
+    ],
+)
 def test_the_exit_code_is_1_where_something_is_more(
-    differences: tuple[Difference, ...], code: int, monkeypatch: pytest.MonkeyPatch
+    differences: tuple[Difference, ...],
+    wrong: tuple[Failure, ...],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In words and as JSON; what could not be measured is said."""
-    result = CheckResult("s3fs", ("s3fs 1", "s3fs 2"), 3, differences, ("gdal: no driver",))
+    absent = Failure("gdal-zarr", "chunks", "whole array", "candidate", "no driver")
+    releases = "s3fs 1", "s3fs 2"
+    result = CheckResult("s3fs", *releases, *releases, 3, differences, wrong, (absent,))
     monkeypatch.setattr(cli, "check_package", lambda *_arguments, **_more: result)
     for options in ([], ["--json"]):
         outcome = CliRunner().invoke(cli.ledger, ["check", "--with", "s3fs==2", *options])
         assert outcome.exit_code == code
-        assert "gdal: no driver" in outcome.output
-    assert [entry["is_more"] for entry in json.loads(outcome.output)[0]["differences"]] == [
+        assert "no driver" in outcome.output and ("read 1, not 2" in outcome.output) == bool(wrong)
+    [printed] = json.loads(outcome.output)["results"]
+    assert [entry["is_more"] for entry in printed["differences"]] == [
         entry.is_more for entry in differences
     ]
 
@@ -113,11 +132,14 @@ def test_two_environments_that_are_one_have_no_difference(monkeypatch: pytest.Mo
     class Stand:
         def measure(self, line: LedgerLine) -> dict[str, Any]:
             reason = "no such feature" if line.access == "whole array" else ""
-            return line_counts | {"absent": reason}
+            return line_counts | {"absent": reason, "wrong": ""}
 
     pair = [Environment(name, ("gdal-zarr",)) for name in (check.RELEASE, check.CANDIDATE)]
     stand: Any = Stand()
     result = check.compare_environments(stand, "rasterio", pair, ["gdal-zarr"])
     assert (result.n_compared, result.differences) == (1, ())
-    assert result.absent == ("gdal-zarr, whole array of chunks: no such feature",)
-    assert result.versions == ("zarr 3", "zarr 3")
+    place = "gdal-zarr", "chunks", "whole array"
+    assert result.absent == tuple(
+        Failure(*place, name, "no such feature") for name in (check.RELEASE, check.CANDIDATE)
+    )
+    assert result.last_packages == result.candidate_packages == "zarr 3"

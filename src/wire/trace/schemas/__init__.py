@@ -5,26 +5,22 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import io
 import json
-import tokenize
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from wire.trace import report, rows, stored
+from wire.schemas import DIALECT, make_dataclass_schema, read_comments
+from wire.trace import report, stored
 from wire.trace.report import Report
 from wire.trace.rows import CallSite, Run, TracedRequest
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TYPES = {"float": "number", "int": "integer", "bool": "boolean", "str": "string"}
 
 
 def make_report_schema() -> dict[str, Any]:
     """Make the schema of what `--json` prints, the last line of standard output."""
-    schema = _make_schema(Report)
+    schema = make_dataclass_schema(Report)
     del schema["$defs"]["Finding"]["properties"]["rows"]
     properties = {"version": {"const": report.VERSION}, **schema["properties"]}
     properties["refused"] = {
@@ -48,10 +44,10 @@ def make_report_schema() -> dict[str, Any]:
 
 def make_run_schema() -> dict[str, Any]:
     """Make the schema of `trace.json`."""
-    schema = _make_schema(Run)
+    schema = make_dataclass_schema(Run)
     definitions = schema.pop("$defs", {})
     definitions.pop("TracedRequest", None)
-    definitions["CallSite"] = _make_schema(CallSite)
+    definitions["CallSite"] = make_dataclass_schema(CallSite)
     for name in ("rows", "sites"):
         del schema["properties"][name]
     schema["required"] = [name for name in schema["required"] if name != "rows"]
@@ -77,7 +73,7 @@ def make_run_schema() -> dict[str, Any]:
 
 def make_table_schema() -> dict[str, Any]:
     """Make the Table Schema of `trace.csv`, a row a request."""
-    comments = _read_comments(TracedRequest)
+    comments = read_comments(TracedRequest)
     hints = get_type_hints(TracedRequest)
     columns = [name for name in hints if name not in ("tag", "worker")]
     site = {
@@ -107,53 +103,6 @@ SCHEMAS: Mapping[str, Callable[[], dict[str, Any]]] = {
 def format_schema(name: str) -> str:
     """Write a schema as its file has it."""
     return json.dumps(SCHEMAS[name](), indent=2, ensure_ascii=False) + "\n"
-
-
-def _make_schema(kind: type) -> dict[str, Any]:
-    """Make the schema of a dataclass, with the comment at each field as its description."""
-    from pydantic import TypeAdapter
-
-    schema: dict[str, Any] = TypeAdapter(kind).json_schema(mode="serialization")
-    classes = {
-        name: getattr(report, name, None) or getattr(rows, name) for name in schema.get("$defs", {})
-    }
-    for name, part in {kind.__name__: schema, **schema.get("$defs", {})}.items():
-        cls = kind if name == kind.__name__ else classes[name]
-        part["description"] = (inspect.getdoc(cls) or "").partition("\n")[0]
-        for field, text in _read_comments(cls).items():
-            if field in part.get("properties", {}) and text:
-                part["properties"][field]["description"] = text
-    return schema
-
-
-def _read_comments(kind: type) -> dict[str, str]:
-    """Read the comment behind each field of a class, or the lines of comments before it."""
-    texts = dict[str, str]()
-    for cls in reversed(kind.__mro__[:-1]):
-        source = inspect.getsource(cls)
-        comments = {
-            token.start[0]: (token.string.lstrip("# "), not token.line.split("#")[0].strip())
-            for token in tokenize.generate_tokens(io.StringIO(source).readline)
-            if token.type == tokenize.COMMENT
-        }
-        (node,) = ast.parse(source).body
-        assert isinstance(node, ast.ClassDef)
-        for statement in node.body:
-            if not isinstance(statement, ast.AnnAssign) or not isinstance(
-                statement.target, ast.Name
-            ):
-                continue
-            lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
-            behind = [
-                comments[line][0] for line in lines if line in comments and not comments[line][1]
-            ]
-            before, line = list[str](), statement.lineno - 1
-            while line in comments and comments[line][1]:
-                before.insert(0, comments[line][0])
-                line -= 1
-            inside = [comments[line][0] for line in lines if line in comments and comments[line][1]]
-            texts[statement.target.id] = " ".join([*before, *inside, *behind])
-    return texts
 
 
 def write_schemas(folder: Path) -> None:

@@ -1,0 +1,15 @@
+"""Read variables of an HDF5 file as everyone opens it: `s3fs.open(url)`."""
+
+import sys
+import time
+
+import h5py
+import s3fs
+
+url, *names = sys.argv[1:]
+fs = s3fs.S3FileSystem()
+
+began_s = time.time()
+with fs.open(url) as remote, h5py.File(remote) as file:
+    values = [file[name][:] for name in names]
+print(began_s, time.time())
