@@ -58,8 +58,8 @@ ledger-check: env  ## measure what the newest clients request, and fail where it
 	$(BIN)/python -m studies.request_ledger.cli --json > _build/ledger-check-chunks.json; exit $$((a | $$?)); } 2>&1 | tee _build/ledger-check.txt; \
 	a=$$?; cat _build/ledger-check.json _build/ledger-check-chunks.json; exit $$a'
 
-reference: env  ## measure all cases with all their blocks, going on where it was ended, and promote them
-	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)
+reference: env  ## measure all cases with all their blocks, the ladder of dilations first, and promote them
+	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 --ladder-first $(FLAGS)
 	@exec $(RUN) publish --site "$(SITE)"
 
 derive: env  ## write the schemas of case files, and the tables of published claims and ratios

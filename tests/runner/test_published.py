@@ -58,7 +58,58 @@ def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
 
 def make_claim(**more: Any) -> published.PublishedClaim:
     """Make a claim of an invented source."""
-    return published.PublishedClaim(study="invented", says="it is so", **more)
+    alike_in = dict.fromkeys(published.RESPECTS, "alike")
+    return published.PublishedClaim(
+        **{"study": "invented", "says": "it is so", "alike_in": alike_in, **more}
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["alike"] * 5, "same"),
+        (["no matter"] * 5, "same"),
+        (["unlike"] * 4 + ["alike"], "same"),
+        (["unlike"] * 4 + ["no matter"], "not decided"),
+        (["alike"] * 4, "not decided"),
+        ([], "not decided"),
+    ],
+)
+def test_nothing_is_decided_without_likeness(words: list[str], expected: str) -> None:
+    """Whatever the rows say: a word for each respect, and of those that matter one that is alike."""
+    alike_in = dict(zip(published.RESPECTS, words, strict=False))
+    claim = make_claim(at_least=5, alike_in=alike_in, unlike="smaller")
+    assert published.judge_case(claim, Finding(9, 7, 12)) == expected
+
+
+def test_likeness_is_in_its_words() -> None:
+    """Another respect or word is refused, and so is *unlike* without how."""
+    with refused("it is so, alike_in", "weather", "of threads, bytes.*"):
+        make_claim(alike_in={"weather": "alike"})
+    with refused("it is so, unlike", "nothing", "how ours is not as theirs"):
+        make_claim(alike_in={"bytes": "unlike"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"at_least": 4},
+        {"at_most": 9.0},
+        {"is_comparable": False},
+        {"reproductions": (published.Reproduction(case="study/case", key="b"),)},
+    ],
+)
+def test_bounds_change_only_with_a_word(change: dict[str, Any]) -> None:
+    """What decides a claim is frozen; a new claim is not refused, and words alone are free."""
+    figures = (published.Reproduction(case="study/case", key="a"),)
+    bare: dict[str, Any] = {"at_least": 5, "reproductions": figures}
+    frozen = published.freeze_bounds({"a": make_claim(**bare)}, {})
+    changed = {**bare, **change}
+    with refused("claims.yaml, a", ".*bounds.json", ".*what was changed"):
+        published.freeze_bounds({"a": make_claim(**changed)}, frozen)
+    published.freeze_bounds({"a": make_claim(**bare, unit="MB")}, frozen)
+    said = published.freeze_bounds({"a": make_claim(**changed, changed="the bound was 5")}, frozen)
+    assert said["a"]["digest"] != frozen["a"]["digest"]
 
 
 def test_a_claim_has_one_figure_of_each_case() -> None:
@@ -206,7 +257,7 @@ def test_a_claim_and_its_finding_are_of_one_quantity(name: str) -> None:
 
 def test_tables_are_in_step(tmp_path: Path) -> None:
     """Committed tables are what `wire derive` writes of the committed records, once."""
-    tables = [published.VERDICTS, published.RATIOS]
+    tables = [published.VERDICTS, published.RATIOS, published.BOUNDS]
     assert published.write_tables(tmp_path) == [tmp_path / table.name for table in tables]
     assert not published.write_tables(tmp_path)
     for table in tables:
