@@ -42,6 +42,7 @@ from runner.pages import (
     list_cases,
     read_notebook,
     read_results,
+    read_titles,
     render_page,
     tabulate_profiles,
     tabulate_records,
@@ -74,9 +75,10 @@ def stage(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> lis
     (into / "_generated").mkdir()
     for page in pages:
         _stage_page(page, into)
+    titles = read_titles(root)
     for name in sorted({*list_cases(root)} - {page.name for page in pages}):
         say(f"{name.removeprefix(NOTEBOOKS)}: not measured yet")
-        _stage_gap(name, into)
+        _stage_gap(name, titles[name], into)
     _list_pages(into / "_toc.yml", pages)
     _write_generated(pages, into, root=root, say=say)
     return pages
@@ -115,14 +117,14 @@ def _as_text(cell: str) -> str:
     )
 
 
-def _stage_gap(name: str, into: Path) -> None:
+def _stage_gap(name: str, title: str, into: Path) -> None:
     """Write the page of a case that nobody has measured: that it is so, and how to."""
     _, notebook, case = name.split("/")
     target = into / f"{name}.md"
     target.parent.mkdir(parents=True, exist_ok=True)
-    about = f"# {notebook.replace('-', ' ').capitalize()}"
+    heading = title or f"{notebook.replace('-', ' ').capitalize()}: {case.replace('-', ' ')}"
     target.write_text(
-        f"{about} ({case.replace('-', ' ')})\n\n:::{{admonition}} Not measured yet\n:class: note\n"
+        f"# {heading}\n\n:::{{admonition}} Not measured yet\n:class: note\n"
         "There is no record of this case, so there is nothing to show.\n"
         f"To measure it: `make run CASE={notebook}/{case}`.\n:::\n",
         encoding="utf-8",
@@ -132,7 +134,7 @@ def _stage_gap(name: str, into: Path) -> None:
 def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
     """Append cases that the table of contents does not know under their notebook's overview."""
     toc = yaml.safe_load(toc_path.read_text(encoding="utf-8"))
-    listed = {*walk_toc(toc)}
+    listed = {name for name, _ in walk_toc(toc)}
     for page in pages:
         if page.is_shown and page.name not in listed:
             chapters = [entry for entry in toc["chapters"] if entry["file"] == page.notebook]
@@ -144,7 +146,9 @@ def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
                         "and its entry"
                     ),
                 )
-            chapters[0].setdefault("sections", []).append({"file": page.name, "title": page.case})
+            chapters[0].setdefault("sections", []).append(
+                {"file": page.name, "title": page.case.replace("-", " ")}
+            )
     toc_path.write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
 
 

@@ -45,6 +45,7 @@ class Page:
     executed: Path  # executed notebook
     site: str  # folder of `results/` that it lies in, "reference" for the committed one
     is_shown: bool = True  # as a page; of the others the book has the record and its findings
+    title: str = ""  # in the table of contents; of a case that is not listed, its notebook's and its own name
 
     @property
     def name(self) -> str:
@@ -59,14 +60,19 @@ class Page:
 
 def toc_files(root: Path = ROOT) -> list[str]:
     """List the pages of `_toc.yml` in order."""
+    return [*read_titles(root)]
+
+
+def read_titles(root: Path = ROOT) -> dict[str, str]:
+    """Read the pages of `_toc.yml` in order, each with its title there, which may be empty."""
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    return [toc["root"], *walk_toc(toc)]
+    return {toc["root"]: "", **dict(walk_toc(toc))}
 
 
-def walk_toc(entry: dict[str, Any]) -> Iterator[str]:
-    """Walk the entries below one entry of the table of contents."""
+def walk_toc(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Walk the entries below one entry of the table of contents: file and title."""
     for child in [*entry.get("chapters", ()), *entry.get("sections", ())]:
-        yield child["file"]
+        yield child["file"], child.get("title", "")
         yield from walk_toc(child)
 
 
@@ -88,7 +94,8 @@ def find_pages(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -
     page, of one's own results everything. What a run has left next to its results is passed over,
     and so is any other notebook that no page can be made of, which is named.
     """
-    listed = list_cases(root)
+    titles = read_titles(root)
+    listed = [name for name in titles if name.startswith(NOTEBOOKS)]
     own, reference = dict[str, Page](), dict[str, Page]()
     for path in sorted((root / "results" / site).glob("*/*.ipynb")):
         page = Page(path.parent.name, path.stem, path, site)
@@ -105,7 +112,7 @@ def find_pages(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -
             raise UserError("results/reference", f"{problem}; restore it, or measure the case anew")
         reference[page.name] = page
     places = {name: place for place, name in enumerate(listed)}
-    shown = (reference | own).values()
+    shown = [replace(page, title=titles.get(name, "")) for name, page in (reference | own).items()]
     return sorted(shown, key=lambda page: places.get(page.name, len(places)))
 
 
@@ -164,8 +171,8 @@ def render_page(page: Page) -> dict[str, Any]:
             "the first cell is no title",
             "a text cell that begins with '# '",
         )
-    title = f"{title} ({page.case.replace('-', ' ')})"
-    parts = [title, _render_noise(page), rest, _render_origin(page)]
+    heading = f"# {page.title}" if page.title else f"{title}: {page.case.replace('-', ' ')}"
+    parts = [heading, _render_noise(page), rest, _render_origin(page)]
     first["source"] = "\n\n".join(part.strip() for part in parts if part) + "\n"
     fold(cells)
     return notebook

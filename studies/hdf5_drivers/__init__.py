@@ -21,8 +21,8 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 STUDY = Study(
     name="hdf5-drivers",
     headline="gain-whole",
-    headlines={"two-drivers": "gain-fsspec"},
-    by_name=("two-drivers",),
+    headlines={"two-drivers": "gain-fsspec", "other-clouds": "gcsfs-over-blocks"},
+    by_name=("two-drivers", "other-clouds"),
     # what the published case asks for, scaled
     expect=lazy_import("helpers.cost_tables", "expect_like", "hdf5-drivers/granule", count_work),
 )

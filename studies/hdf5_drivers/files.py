@@ -327,8 +327,8 @@ class StoredFile:
         return self.location / f"{layout}.h5"
 
     def seen_from(self, location: Location) -> StoredFile:
-        """Return the same file, reached as `location` is."""
-        return replace(self, location=self.location.through(location.endpoint_url))
+        """Return the same file, reached as `location` is: its server, its interface and its keys."""
+        return replace(self, location=replace(location, prefix=self.location.prefix))
 
     def needed_nbytes(self, layout: str, task: str) -> int:
         """Count the stored bytes of the variables that a task reads, without metadata."""

@@ -36,7 +36,21 @@ class Parameters(parameters.Parameters):
                 ]
             },
             frozenset({"one_variable", "n_times", "processors"}),
-        )
+        ),
+        "other-clouds": OwnNotebook(
+            {
+                "reads": [
+                    "fsspec-readahead on original",
+                    "gcsfs on original",
+                    "gcsfs-blocks on original",
+                    "google-whole on original",
+                    "adlfs on original",
+                    "adlfs-blocks on original",
+                    "obstore-whole on original",
+                ]
+            },
+            frozenset({"one_variable", "n_times", "processors", "store"}),
+        ),
     }
 
     n_photons: Annotated[int, Field(ge=6000, le=10**10)] = Field(

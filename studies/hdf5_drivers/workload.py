@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 
 from helpers.arrays.readers import forget_clients
 from helpers.arrays.reads import count_requests, max_in_flight
@@ -107,13 +108,22 @@ Read = Callable[[Tree, Sequence[str]], Values]
 
 
 def make_contenders(
-    reads: Mapping[str, Sequence[str]], stored: StoredFile, testbed: Testbed, *, read: Read
+    reads: Mapping[str, Sequence[str]],
+    stored: StoredFile,
+    testbed: Testbed,
+    *,
+    read: Read,
+    services: Mapping[str, Testbed] = MappingProxyType({}),
 ) -> list[Contender]:
-    """Make a contender of each "driver on layout", by task, and a second copy of the first task's last."""
+    """Make a contender of each "driver on layout", by task, and a second copy of the first task's last.
+
+    `services` are where drivers read that do not speak S3.
+    """
     contenders = []
     for task, names in reads.items():
         for driver, _, layout in (name.partition(" on ") for name in names):
-            steps = FileRead(stored, testbed, DRIVERS[driver], layout, task)
+            place = {"s3": testbed, **services}[DRIVERS[driver].service]
+            steps = FileRead(stored, place, DRIVERS[driver], layout, task)
             timed = partial(lambda names, tree: read(tree, names), TASKS[task])
             contenders.append(
                 Contender(driver, steps, point={"layout": layout, "task": task}, read=timed)

@@ -105,6 +105,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in texts.items():
         (root / "pages" / f"{name}.md").write_text(text)
     sections = [{"file": f"notebooks/{STUDY}/{case}"} for case in CASES]
+    sections[CASES.index("wide-area")]["title"] = "From far away"
     chapters = [{"file": "method"}, {"file": STUDY, "sections": sections}, {"file": "references"}]
     toc = {"format": "jb-book", "root": "index", "chapters": chapters}
     (root / "_toc.yml").write_text(yaml.safe_dump(toc))
@@ -137,7 +138,8 @@ def test_reference_is_shown(project: Path) -> None:
     found = build.stage("laptop", root=project)
     assert [(page.case, page.site) for page in found] == [(case, "reference") for case in CASES]
     first = staged(project, "wide-area")
-    assert first.startswith("# How does it scale? (wide area)\n")
+    assert first.startswith("# From far away\n"), "the title of the table of contents"
+    assert staged(project, "in-region").startswith("# How does it scale?: in region\n")
     for part in ("Reference record", "Invented CPU, 2 cores, 8 GB", "2026-01-01", "zarr 3.1.6", "0123456789", "/cluster-scaling-wide-area.csv>"):  # fmt: skip
         assert part in first
     folder = project / "_build" / "stage" / "notebooks" / STUDY
@@ -166,7 +168,7 @@ def test_own_results_come_first(project: Path) -> None:
     assert "My CPU" in staged(project, "other-region")
     toc = yaml.safe_load((project / "_build" / "stage" / "_toc.yml").read_text())
     chapter = next(entry for entry in toc["chapters"] if entry["file"] == STUDY)
-    assert chapter["sections"][-1] == {"file": f"notebooks/{STUDY}/my-case", "title": "my-case"}
+    assert chapter["sections"][-1] == {"file": f"notebooks/{STUDY}/my-case", "title": "my case"}
     assert {page.site for page in build.stage("laptop", root=project)} == {"reference"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ _ANSWER_S = 30.0  # for the first answer of a store, which may come a byte at a 
 class Location:
     """A folder in object storage, with all that a client needs to read it."""
 
-    scheme: Literal["s3", "gs", "file"]
+    scheme: Literal["s3", "gs", "abfs", "file"]
     bucket: str  # empty for a folder of a file system
     prefix: str = ""  # path inside the bucket, without slashes at its ends
     endpoint_url: str | None = None  # address of the server; None for the provider's own
@@ -80,7 +81,10 @@ class Location:
     def fsspec_options(self) -> dict[str, Any]:
         """Return the options with which fsspec makes a client, otherwise at its defaults."""
         if self.scheme == "gs":
-            return {"token": "anon"}
+            emulator = {"endpoint_url": self.endpoint_url, "project": "any"}
+            return {"token": "anon"} | (emulator if self.endpoint_url else {})
+        if self.scheme == "abfs":
+            return {"connection_string": self.connection_string}
         if self.scheme == "file":
             return {}
         config: dict[str, Any] = {"connect_timeout": CONNECT_S, "read_timeout": SILENCE_S}
@@ -95,19 +99,38 @@ class Location:
         }
 
     def fsspec(self, **options: Any) -> AbstractFileSystem:
-        """Make an fsspec client; `options` go to it beside our own."""
+        """Make an fsspec client; `options` go to it beside our own.
+
+        That of an emulator of Google is the class that gcsfs has for ordinary buckets: the one that
+        `gs://` opens asks by gRPC first which kind a bucket is, which no emulator answers.
+        """
+        if self.scheme == "gs" and self.endpoint_url:
+            from gcsfs.core import GCSFileSystem  # an extra that not everyone has
+
+            google: AbstractFileSystem = GCSFileSystem(**self.fsspec_options(), **options)
+            return google
         return filesystem(self.scheme, **self.fsspec_options(), **options)
+
+    @property
+    def connection_string(self) -> str:
+        """What leads a client of Azure to a server, with the keys of its account."""
+        account = f"AccountName={self.access_key};AccountKey={self.secret_key}"
+        endpoint = f"BlobEndpoint={self.endpoint_url}/{self.access_key}"
+        return f"DefaultEndpointsProtocol=http;{account};{endpoint};"
 
     def obstore(
         self, retry_config: RetryConfig | None = None
-    ) -> obstore.store.S3Store | obstore.store.GCSStore | obstore.store.LocalStore:
+    ) -> (
+        obstore.store.S3Store
+        | obstore.store.GCSStore
+        | obstore.store.AzureStore
+        | obstore.store.LocalStore
+    ):
         """Make a new obstore client for this folder, otherwise at its defaults."""
         if self.scheme == "file":
             return obstore.store.LocalStore(self.path, mkdir=True)
-        if self.scheme == "gs":
-            return obstore.store.GCSStore(
-                self.bucket, prefix=self.prefix, skip_signature=True, retry_config=retry_config
-            )
+        if self.scheme in ("gs", "abfs"):
+            return _make_store_elsewhere(self, retry_config)
         token = self.session_token or None
         if not token and self.access_key and {"AWS_SESSION_TOKEN", "AWS_TOKEN"} & os.environ.keys():
             token = ""  # keeps out that of other credentials, which obstore takes from there
@@ -280,6 +303,24 @@ class Location:
                 f"endpoint {self.endpoint_url or 'of AWS'} does not answer for {self.url}",
                 "the address of a running S3 server (AWS_ENDPOINT_URL)",
             ) from error
+
+
+def _make_store_elsewhere(
+    location: Location, retry_config: RetryConfig | None
+) -> obstore.store.GCSStore | obstore.store.AzureStore:
+    """Make a client of obstore for Google, without credentials, or for Azure."""
+    more: Any = {"prefix": location.prefix or None, "retry_config": retry_config}
+    if location.endpoint_url:
+        more["client_options"] = {"allow_http": True}
+    if location.scheme == "abfs":
+        more["endpoint"] = f"{location.endpoint_url}/{location.access_key}"
+        keys: Any = {"account_name": location.access_key, "account_key": location.secret_key}
+        return obstore.store.AzureStore(location.bucket, **keys, **more)
+    if location.endpoint_url:  # the library takes the address of an emulator from a key alone
+        key = {"gcs_base_url": location.endpoint_url, "disable_oauth": True}
+        empty = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        more["service_account_key"] = json.dumps(key | empty)
+    return obstore.store.GCSStore(location.bucket, skip_signature=True, **more)
 
 
 def is_here(endpoint_url: str | None) -> bool:

@@ -378,13 +378,15 @@ def open_behind(
     *,
     seed: int,
     env: Mapping[str, str],
+    dilation: float = 1.0,
 ) -> Iterator[Testbed]:
-    """Serve by a command, of the address `HOST:PORT` it is given, over an emulated network in real time."""
+    """Serve by a command, of the address `HOST:PORT` it is given, over an emulated network; time is real by default."""
     with socket.create_server(("127.0.0.1", 0)) as free:  # a port that nobody uses now
         host, port = free.getsockname()
     with start_child(serve(f"{host}:{port}"), env=env) as child:
         child.wait_until(lambda: _listens(host, port), timeout_s=60)
-        with open_proxy(f"http://{host}:{port}", profile=profile, seed=seed) as proxy:
+        url = f"http://{host}:{port}"
+        with open_proxy(url, profile=profile, seed=seed, dilation=dilation) as proxy:
             pids = (child.supervisor_pid, child.pid, proxy.pid)
             yield Testbed(near, near.through(proxy.endpoint_url), proxy, pids)
 

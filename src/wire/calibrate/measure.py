@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import obstore
 from obstore.exceptions import BaseError
-from obstore.store import GCSStore, LocalStore, S3Store
+from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
 
 from wire.bed.locations import Location, parse_location
 from wire.calibrate.figures import (
@@ -78,7 +78,7 @@ class Purse:
 class Target:
     """The object that is read, and the client that reads it."""
 
-    client: S3Store | GCSStore | LocalStore
+    client: S3Store | GCSStore | AzureStore | LocalStore
     key: str
     nbytes: int
 

@@ -10,10 +10,18 @@ import math
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import BinaryIO
 
 from wire.bed.networks import Profile, of_one_process
 from wire.errors import UserError, cut, format_size, show
-from wire.hdf5.files import Deadline, Source, is_near, name_source, open_source
+from wire.hdf5.files import (
+    Deadline,
+    Source,
+    is_near,
+    name_source,
+    open_source,
+    shorten_error,
+)
 from wire.hdf5.inspection import (
     REFERENCE_NBYTES,
     FileLayout,
@@ -21,9 +29,19 @@ from wire.hdf5.inspection import (
     Variable,
     merge_spans,
     record_reads,
+    record_xarray,
 )
-from wire.hdf5.prediction import BLOCKS, Predicted, ReadMethod, list_read_methods, predict_read
+from wire.hdf5.prediction import (
+    BLOCKS,
+    ZARR_CONCURRENCY,
+    PredictedRead,
+    ReadMethod,
+    list_read_methods,
+    predict_read,
+    predict_sessions,
+)
 from wire.hdf5.repacked import Repack, lay_out, list_repacks
+from wire.models import WORTH
 from wire.models.transfer import Network, network_of
 
 MOST_GROWTH = 2.0
@@ -33,7 +51,7 @@ SECONDS = 10.0
 """Time after which nothing more of a file is looked at, or predicted."""
 
 _PATIENCE = 3.0  # times as long a store is waited for
-_LOOKING, _LISTING = 0.35, 0.15  # shares of it: of the whole file, then of what is read of it
+_LOOKING, _LISTING = 0.35, 0.15  # shares of it: of the whole file, then of what xarray reads of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +59,7 @@ class Advice:
     """Something that can be done, and what it brings."""
 
     label: str  # what is done
-    prediction: Predicted  # what to expect then
+    prediction: PredictedRead  # what to expect then
     cost: str  # what it costs
     command: str  # how to do it
     repack: Repack | None = None  # what `apply_repack` takes; None where nothing is rewritten
@@ -69,13 +87,15 @@ class FileReport:
 class Advised:
     """A report, what is wrong, and advice: doing nothing, then all that needs no rewrite, then repacks."""
 
+    answer: str  # what to do, in a sentence or two
+    best: str  # label of the advice that it names
     report: FileReport  # how the file lies
     problems: tuple[dict[str, str], ...]  # items of the guide's checklist that fail: name and text
     variables: tuple[str, ...]  # what is read
     profile: str  # over which network
     advice: tuple[Advice, ...]
     repacks: tuple[Repack, ...]  # all that can be made, also those that are not advised
-    not_predicted: tuple[str, ...] = ()  # what there was no time for
+    not_predicted: tuple[str, ...] = ()  # ways that were not predicted, each with the reason
 
     def find_repack(self, label: str = "") -> Repack:
         """Return the repack of a label; the best that is advised where it is empty."""
@@ -99,20 +119,15 @@ def advise(
     names what there was no time for. What cannot be read or decoded is a UserError.
     """
     deadline, network = Deadline(seconds), network_of(of_one_process(profile))
-    looking, listing = Deadline(_LOOKING * seconds), Deadline(_LISTING * seconds)
+    looking = Deadline(_LOOKING * seconds)
     with open_source(source, _PATIENCE * seconds) as file:
         name = name_source(source)
         whole = layout = record_reads(file, name, deadline=looking)
-        if variables:
+        if variables:  # a program opens them by their names, and lists nothing
             chosen = [*dict.fromkeys(variable.strip("/") for variable in variables)]
-            # as of xarray, their groups are opened; for all, the whole tree
-            groups = {variable.rpartition("/")[0] for variable in chosen}
-            layout = record_reads(file, name, chosen, groups=groups, deadline=listing)
-    for variable in layout.variables:
-        if variable.missing_filters:
-            problem = f"{variable.name!r} needs the filter {', '.join(variable.missing_filters)}, which is not here"
-            allowed = "one whose filters are (HDF5_PLUGIN_PATH says where plugins lie; an encrypted variable needs its owner's)"
-            raise UserError("variable", problem, allowed)
+            layout = record_reads(file, name, chosen, groups=())
+        refuse_missing_filters(layout.variables)
+        by_xarray, problem = _record_xarray(file, layout, _LISTING * seconds)
     n_missing = sum(variable.n_chunks for variable in layout.variables) - sum(
         map(len, layout.chunks)
     )
@@ -126,37 +141,41 @@ def advise(
         len(spans),
         whole.n_listed,
         whole.variables,
-        looking.n_left_out + listing.n_left_out + max(0, n_missing),
+        looking.n_left_out + max(0, n_missing),
     )
     n_chunks = sum(variable.n_chunks for variable in whole.variables)
     references_nbytes = REFERENCE_NBYTES * n_chunks + report.metadata_nbytes
     layout = replace(layout, references_nbytes=references_nbytes)
     repacks = list_repacks(whole, layout.variables)
-    ways = list_read_methods(layout, is_web=name.startswith(("http://", "https://")))
-    address = "address" if is_near(source) else repr(name)
+    is_web = name.startswith(("http://", "https://"))
+    url = "url" if is_near(source) else repr(name)
     rated_advice, left_out = list[Advice](), list[str]()
-    choices: list[ReadMethod | Repack] = [*ways, *repacks]
-    for settings in choices:
+    choices: list[ReadMethod | Repack] = [*list_read_methods(layout, is_web=is_web), *repacks]
+    for choice in choices:
         if rated_advice and deadline.is_over:
-            left_out.append(settings.name)
-        elif isinstance(settings, ReadMethod):
-            cost, command = (
-                text.format(address=address, mb=whole.file_nbytes / 1e6)
-                for text in _HOW[settings.name]
-            )
-            rated_advice.append(
-                Advice(settings.name, predict_read(settings, layout, network), cost, command)
-            )
-        elif (
-            rewritten := lay_out(whole, layout, settings)
-        ).file_nbytes <= MOST_GROWTH * whole.file_nbytes:
-            cost = (
-                f"rewrites {whole.file_nbytes / 1e6:.3g} MB as {rewritten.file_nbytes / 1e6:.3g} MB"
-            )
-            command = _write_command(name, settings)
+            left_out.append(f"{label_choice(choice)} (it would take long)")
+        elif isinstance(choice, ReadMethod):
+            layouts = by_xarray if choice.program == "xarray" else (layout,)
+            if not layouts:
+                left_out.append(f"{label_choice(choice)} ({problem})")
+                continue
+            prediction = predict_sessions(choice, layouts, network)
+            cost, command = describe_method(choice, layout, url)
+            rated_advice.append(Advice(label_choice(choice), prediction, cost, command))
+        else:
+            rewritten = lay_out(whole, layout, choice)
+            if rewritten.file_nbytes > MOST_GROWTH * whole.file_nbytes:
+                continue
+            sizes = [
+                f"{nbytes / 1e6:.3g} MB" for nbytes in (whole.file_nbytes, rewritten.file_nbytes)
+            ]
             rated_advice.append(
                 Advice(
-                    settings.name, predict_read(BLOCKS, rewritten, network), cost, command, settings
+                    label_choice(choice),
+                    predict_read(BLOCKS, rewritten, network),
+                    f"rewrites {sizes[0]} as {sizes[1]}",
+                    _write_command(name, choice),
+                    choice,
                 )
             )
     today_s = rated_advice[0].prediction.seconds
@@ -165,35 +184,141 @@ def advise(
         for advice in rated_advice
     ]
     faster = [advice for advice in rated[1:] if advice.repack is None or advice.gain > 1]
+    advice = (rated[0], *sorted(faster, key=lambda advice: -advice.gain))
+    best = choose_best(advice)
     return Advised(
+        write_answer(advice, best, is_complete=not left_out),
+        best.label,
         report,
         tuple({"name": name, "text": text} for name, text in find_problems(whole, network).items()),
         tuple(variable.name for variable in layout.variables),
         profile.name,
-        (rated[0], *sorted(faster, key=lambda advice: -advice.gain)),
+        advice,
         tuple(repacks),
         tuple(left_out),
     )
 
 
-_REFER = "virtualizarr.open_virtual_dataset(…) writes them"
-_KNOWN = "one object; readers must know it"
+def refuse_missing_filters(variables: Sequence[Variable]) -> None:
+    """Refuse variables that this machine cannot decode."""
+    for variable in variables:
+        if variable.missing_filters:
+            problem = f"{variable.name!r} needs the filter {', '.join(variable.missing_filters)}, which is not here"
+            allowed = "one whose filters are (HDF5_PLUGIN_PATH says where plugins lie; an encrypted variable needs its owner's)"
+            raise UserError("variable", problem, allowed)
 
-# What doing so costs and how it is done, by the name of a way
-_HOW = {
-    "s3fs.open": ("nothing", "h5py.File(s3fs.S3FileSystem().open({address}))"),
-    "fsspec.open": ("nothing", "h5py.File(fsspec.open({address}).open())"),
-    "xarray, address": ("nothing", 'xarray.open_dataset({address}, engine="h5netcdf")'),
-    "earthaccess.open": ("nothing", "earthaccess.open(granules)"),
+
+def _record_xarray(
+    file: BinaryIO, layout: FileLayout, seconds: float
+) -> tuple[tuple[FileLayout, ...], str]:
+    """Log what xarray reads of the variables, a layout for each group; none, with the reason, if it cannot."""
+    import xarray  # noqa: F401  # a second, which is not the file's
+
+    if layout.userblock_nbytes:
+        return (), "xarray opens no file behind a user block"
+    deadline = Deadline(seconds)
+    try:
+        return record_xarray(file, [variable.name for variable in layout.variables], deadline), ""
+    except UserError:
+        raise
+    except (
+        Exception
+    ) as error:  # xarray and h5netcdf raise what they like of files that are not netCDF
+        if deadline.is_over:
+            return (), "it would take long"
+        return (), f"xarray does not open it: {shorten_error(error)}"
+
+
+def choose_best(advice: Sequence[Advice]) -> Advice:
+    """Choose the fastest way that rewrites nothing; of those about as fast, what changes least.
+
+    A rewrite is chosen where no such way is clearly faster than doing nothing, and the rewrite is.
+    """
+    as_it_is = [candidate for candidate in advice if candidate.repack is None]
+    fastest = max(candidate.gain for candidate in as_it_is)
+    near = [candidate for candidate in as_it_is if WORTH * candidate.gain >= fastest]
+    best = min(
+        near, key=lambda candidate: (_CHANGES[candidate.prediction.method.kind], -candidate.gain)
+    )
+    if advice[0] in near:
+        best = advice[0]
+    rewritten = max(advice, key=lambda candidate: candidate.gain)
+    return rewritten if best.gain < WORTH <= rewritten.gain else best
+
+
+_CHANGES = {"file object": 0, "whole": 1, "references": 2}  # what a program must change, in order
+
+
+def write_answer(advice: Sequence[Advice], best: Advice, *, is_complete: bool = True) -> str:
+    """Write what to do in a sentence, and what a rewrite would bring beyond it in another.
+
+    Where some ways were not predicted, the answer is one of those that were.
+    """
+    today = advice[0].label
+    fastest = max(advice, key=lambda candidate: candidate.gain)
+    if best.repack is not None:
+        return f"Rewrite it ({best.label}): {best.gain:.1f}x faster than {today}, predicted."
+    beyond = fastest.gain / best.gain
+    rewrite = "Nothing needs rewriting."
+    if fastest.repack is not None and beyond >= WORTH:
+        rewrite = f"A rewritten copy ({fastest.label}) would be {beyond:.1f}x faster again."
+    among = "" if is_complete else " of those that were predicted"
+    if best.label == today:
+        return f"Read it as it is, by {today}: no other way{among} is clearly faster, predicted. {rewrite}"
+    action = _ACTIONS.get(best.prediction.method.kind, "").format(label=best.label)
+    return f"{action}: {best.gain:.1f}x faster than {today}, predicted. {rewrite}"
+
+
+_ACTIONS = {
+    "file object": "Open it by {label}",
+    "whole": "Download it whole",
+    "references": "Read its chunks as {label}",
+}
+
+
+def label_choice(choice: ReadMethod | Repack) -> str:
+    """Return how an answer calls a way to read a file, or a rewritten copy."""
+    if isinstance(choice, ReadMethod) and choice.kind == "references":
+        return f"virtual Zarr, {choice.in_flight} concurrent requests"
+    if isinstance(choice, ReadMethod) and choice.kind == "whole":
+        return "whole file downloaded"
+    return choice.name
+
+
+def describe_method(method: ReadMethod, layout: FileLayout, url: str) -> tuple[str, str]:
+    """Describe what a way costs besides time, and the code that reads so."""
+    if method.kind == "whole":
+        return f"{layout.file_nbytes / 1e6:.3g} MB in memory", "obstore.get_range(…) by ten threads"
+    if method.kind == "references":
+        settings = ""
+        if method.in_flight != ZARR_CONCURRENCY:
+            settings = f'; zarr.config.set({{"async.concurrency": {method.in_flight}}})'
+        return _VIRTUAL_COST, f"virtualizarr.open_virtual_dataset(…) writes them{settings}"
+    cost, command = _CODE[method.name]
+    pages = f", page_buf_size={method.page_buffer_nbytes}" if layout.page_nbytes else ""
+    return cost, command.format(url=url, pages=pages)
+
+
+_VIRTUAL_COST = "a file of references to the chunks, written once; readers must know of it"
+_S3FS_OPEN = "s3fs.S3FileSystem().open({url}"
+
+# What opening a file object costs, and the code, by the name of the way
+_CODE = {
+    "s3fs.open": ("nothing", f"h5py.File({_S3FS_OPEN}))"),
+    "fsspec.open": ("nothing", "h5py.File(fsspec.open({url}).open())"),
+    "xarray over s3fs.open": (
+        "nothing",
+        f'xarray.open_dataset({_S3FS_OPEN}), engine="h5netcdf")',
+    ),
+    "xarray by URL": ("nothing", 'xarray.open_dataset({url}, engine="h5netcdf")'),
+    "earthaccess.open": ("nothing", "h5py.File(earthaccess.open(granules)[0])"),
     "blocks of 8 MiB": (
         "nothing is rewritten",
-        "s3fs.S3FileSystem().open({address}, cache_type='blockcache', block_size=8388608)",
+        f'h5py.File({_S3FS_OPEN}, cache_type="blockcache", block_size=8388608){{pages}})',
     ),
-    "whole": ("{mb:.3g} MB in memory", "obstore.get_range(…) by ten threads"),
-    "references": (_KNOWN, _REFER),
-    "references, 64 in flight": (
-        _KNOWN,
-        f'{_REFER}; zarr.config.set({{{{"async.concurrency": 64}}}})',
+    "ROS3": (
+        "an h5py with ROS3, as conda-forge has it",
+        'h5py.File({url}, driver="ros3")',
     ),
 }
 
@@ -283,8 +408,8 @@ def _check_variables(variables: Sequence[Variable]) -> dict[str, str]:
             f" {format_size(CHUNK_CACHE_NBYTES)} that HDF5 keeps; set rdcc_nbytes or make them smaller"
         )
     if loose:
-        told_loose = f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}"
-        problems["variable-length"] = told_loose
+        text = f"{_count(loose)} values of variable length, which lie apart: {_name(loose)}"
+        problems["variable-length"] = text
     if rare:
         names = cut(", ".join(sorted({name for v in rare for name in v.filters})))
         problems["filters"] = f"{_count(rare)} filters that need a plugin ({names}): {_name(rare)}"

@@ -20,28 +20,36 @@ _MOST_S = 86_400  # that a look at a file may take
 
 @click.group()
 def hdf5() -> None:
-    """How an HDF5 file lies for reading over a network, and what can be gained."""
+    """Inspect an HDF5 or netCDF-4 file in object storage, and predict each way to read it."""
 
 
-@hdf5.command()
+@hdf5.command(
+    epilog="\b\n"
+    + """Examples:
+  wire hdf5 advise granule.h5 --variables gt1l/heights/h_ph
+  wire hdf5 advise s3://bucket/granule.h5 --profile other-region
+  wire hdf5 advise granule.h5 --apply rewritten.h5"""
+)
 @click.argument("source", metavar="FILE_OR_URL")
 @click.option("--variables", "listed", multiple=True, metavar="NAME,…",
-              help="Datasets to read, such as gt1l/heights/h_ph,gt1l/heights/lat_ph; all by default.")  # fmt: skip
+              help="Variables that are read, such as gt1l/heights/h_ph,gt1l/heights/lat_ph.  [default: all]")  # fmt: skip
 @click.option("--profile", default="in-region", show_default=True, metavar="NAME|FILE",
-              help="Network it is read over, or a file of `wire calibrate`.")  # fmt: skip
+              help="Network between reader and store: a name, or a file of `wire calibrate`.")  # fmt: skip
 @click.option("--seconds", type=float, default=10.0, show_default=True,
-              help="Time for looking at the file, and for predicting; at least 1.")  # fmt: skip
-@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+              help="Time limit for inspecting and predicting, at least 1 s.")  # fmt: skip
+@click.option("--json", "is_json", is_flag=True, help="Output as JSON.")
 @click.option("--apply", "out", type=click.Path(path_type=Path),
-              help="Write a repack to this file, by h5repack, and compare it, by h5diff.")  # fmt: skip
-@click.option("--repack", "label", default="", help="Label of the repack; the best by default.")
+              help="File to which h5repack writes a rewritten copy; h5diff compares it.")  # fmt: skip
+@click.option("--repack", "label", default="",
+              help="Label of the rewritten copy, as the output prints it.  [default: the fastest]")  # fmt: skip
 def advise(
     source: str, listed: tuple[str, ...], *, profile: str, seconds: float, is_json: bool,
     out: Path | None, label: str,
 ) -> None:  # fmt: skip
-    """Say what is wrong with FILE_OR_URL, and predict each way to read it.
+    """Predict each way to read an HDF5 file over a network, and recommend one.
 
-    It is a path, or an address that begins with s3://, gs:// or https://. Only metadata are read.
+    FILE_OR_URL is a path, or a URL that begins with s3://, gs:// or https://. Only metadata are
+    read. The output begins with the recommendation, and lists what is wrong with the file.
     """
     from wire.bed.networks import get_profile
     from wire.hdf5.advice import advise as find_advice
@@ -67,25 +75,26 @@ def render(advised: Advised) -> Iterator[str]:  # numpydoc ignore=YD01
     from wire.hdf5.prediction import REQUEST_S, START_S
 
     report = advised.report
+    yield advised.answer
     pages = f"pages of {report.page_nbytes / 2**20:g} MiB" if report.page_nbytes else "no pages"
     yield f"{cut(report.name)}: {report.file_nbytes / 1e6:.3g} MB, {pages}, metadata of"
     yield f"    {report.metadata_nbytes / 1e3:.3g} kB in {report.n_metadata_spans} places"
     if report.n_left_out:
         yield f"    left out, for it would take long: {report.n_left_out:,} objects and chunks or more"
-    if advised.not_predicted:
-        yield f"    not predicted, for it would take long: {'; '.join(advised.not_predicted)}"
+    yield from (f"    not predicted: {reason}" for reason in advised.not_predicted)
     yield from (f"wrong: {problem['text']}" for problem in advised.problems)
     yield f"nothing is wrong by {GUIDE}" if not advised.problems else f"    by {GUIDE}"
-    yield f"read {len(advised.variables)} of {len(report.variables)} datasets over {advised.profile}, predicted;"
+    yield f"read {len(advised.variables)} of {len(report.variables)} variables over {advised.profile}, predicted;"
     need = f"{REQUEST_S * 1000:.3g} ms a request and {START_S:.3g} s to start"
     yield f"    client and server are taken to need {need}"
-    width = max(len(advice.label) for advice in advised.advice) + 2
-    yield f"{'':{width}}{'open':>8}{'read':>9}{'requests':>10}{'MB':>9}{'gain':>8}"
+    width = max(len(advice.label) for advice in advised.advice) + 4
+    yield f"{'':{width}}{'open':>8}{'read':>9}{'requests':>10}{'MB':>9}{'speed-up':>10}"
     for advice in advised.advice:
         prediction = advice.prediction
+        mark = "→ " if advice.label == advised.best else "  "
         yield (
-            f"{advice.label:{width}}{prediction.open_s:>7.2f}s{prediction.read_s:>8.2f}s"
-            f"{prediction.n_requests:>10}{prediction.nbytes / 1e6:>9.3g}{advice.gain:>8.1f}"
+            f"{mark + advice.label:{width}}{prediction.open_s:>7.2f}s{prediction.read_s:>8.2f}s"
+            f"{prediction.n_requests:>10}{prediction.nbytes / 1e6:>9.3g}{advice.gain:>9.1f}x"
         )
     for advice in advised.advice:
         yield f"{advice.label} ({advice.cost}): {advice.command}"

@@ -6,7 +6,9 @@ library reads each of them whole, in the order of their places in the array.
 
 from __future__ import annotations
 
+import io
 import math
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -44,17 +46,35 @@ class Read(NamedTuple):
 _HEAP_SIGNATURE = b"GCOL"  # of a heap of values of variable length, which counts as raw data
 
 
-class LoggedFile:
-    """A file object that notes each read, as HDF5 asks for it."""
+class LoggedFile(io.RawIOBase):
+    """A file object that logs each read, as HDF5 asks for it; after a deadline it refuses to read."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.read, self.seek, self.tell, self.flush = file.read, file.seek, file.tell, file.flush
+    def __init__(self, file: BinaryIO, deadline: Deadline | None = None) -> None:
+        super().__init__()
+        self._file, self._deadline = file, deadline
         self.reads: list[Read] = []
         """Each read so far."""
 
+    def readable(self) -> bool:
+        """Return True: xarray asks for it."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True: xarray asks for it."""
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to an offset."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the offset."""
+        return self._file.tell()
+
     def readinto(self, buffer: Any) -> int:
-        """Read and note it."""
+        """Read and log it."""
+        if self._deadline is not None and self._deadline.is_over:
+            raise TimeoutError("the time for looking at the file is over")
         position = self._file.tell()
         nbytes = int(cast(Any, self._file).readinto(buffer))
         is_heap = bytes(memoryview(buffer)[: len(_HEAP_SIGNATURE)]) == _HEAP_SIGNATURE
@@ -169,6 +189,72 @@ def record_reads(
         decode_s=sum(variable.decode_s for variable in looked_at),
         variables=tuple(looked_at),
         userblock_nbytes=userblock_nbytes,
+    )
+
+
+MOST_LISTED = 2_000
+"""Objects of a group that h5netcdf is let open: it takes about a millisecond for each."""
+
+MOST_GROUPS = 8
+"""Groups that a program of xarray opens, each by a call of its own."""
+
+
+def record_xarray(
+    file: BinaryIO, variables: Sequence[str], deadline: Deadline
+) -> tuple[FileLayout, ...]:
+    """Log what ``xarray.open_dataset(url, engine="h5netcdf", group=…)`` reads, then each variable.
+
+    Each group is opened by a call of its own, so by a file object of its own, and is a layout of
+    its own. The call reads attributes, dimensions, and the values of coordinates, as xarray's
+    engine does. What xarray cannot open is a ValueError whose text says why.
+    """
+    groups: dict[str, list[str]] = {}
+    for variable in variables:
+        group, _, key = variable.rpartition("/")
+        groups.setdefault(group, []).append(key)
+    if len(groups) > MOST_GROUPS:
+        raise ValueError(f"{len(groups)} groups, more than {MOST_GROUPS}")
+    return tuple(_record_group(file, group, keys, deadline) for group, keys in groups.items())
+
+
+def _record_group(
+    file: BinaryIO, group: str, keys: Sequence[str], deadline: Deadline
+) -> FileLayout:
+    """Log what xarray reads to open a group and load variables of it."""
+    import xarray
+
+    file.seek(0)
+    log, reads, looked_at = LoggedFile(file, deadline), list[tuple[Read, ...]](), list[Variable]()
+    with h5py.File(log, "r") as opened:
+        if (n := len(opened[group or "/"])) > MOST_LISTED:
+            raise ValueError(f"{n:,} objects in a group, more than {MOST_LISTED:,}")
+    file.seek(0)
+    log.reads.clear()
+    with (
+        warnings.catch_warnings(action="ignore"),  # of dimensions without names, and of odd values
+        xarray.backends.H5NetCDFStore.open(log, group=group or None, phony_dims="access") as store,
+        xarray.open_dataset(store) as dataset,
+    ):
+        n_listed = sum(1 + len(variable.attrs) for variable in dataset.variables.values())
+        listing = tuple(log.reads)
+        for key in keys:
+            if key not in dataset.variables:
+                raise ValueError(f"xarray does not list {key!r}")
+            n_before = len(log.reads)
+            h5_dataset = store.ds[key]._h5ds
+            if dataset[key].variable._in_memory:  # a coordinate, which was read with its index
+                reads.append(())
+                continue
+            n_most = MAX_CHUNKS - sum(map(len, reads))
+            reads.append(_record_dataset(log, h5_dataset, n_before, n_most))
+            looked_at.append(inspect_variable(h5_dataset, key))
+    return FileLayout(
+        listing,
+        tuple(reads),
+        file.seek(0, 2),
+        n_listed=n_listed,
+        decode_s=sum(variable.decode_s for variable in looked_at),
+        variables=tuple(looked_at),
     )
 
 

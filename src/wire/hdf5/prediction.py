@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Literal
@@ -21,6 +21,9 @@ from wire.hdf5.inspection import FileLayout, Read
 from wire.models.transfer import Network, Step, replay
 
 MIB = 2**20
+
+ZARR_CONCURRENCY = 10
+"""Requests that Zarr keeps in flight where nothing is set."""
 
 
 def read_through(
@@ -176,6 +179,7 @@ class ReadMethod:
     block_nbytes: int = 8 * MIB  # bytes of its blocks, or that it reads ahead; of a range, if whole
     page_buffer_nbytes: int = 0  # HDF5's, at least a page, where file space is paged
     in_flight: int = 1  # requests that it keeps in flight
+    program: Literal["h5py", "xarray"] = "h5py"  # what opens the file object
 
     def caches(self, layout: FileLayout) -> list[FileCache | PageBuffer]:
         """Give the caches between the library and the network, for a file."""
@@ -191,8 +195,14 @@ DEFAULT = ReadMethod("s3fs.open", cache_type="readahead", block_nbytes=50 * MIB)
 DEFAULT_HTTPS = ReadMethod("fsspec.open", cache_type="bytes", block_nbytes=5 * MIB)
 """What `fsspec.open("https://…")` returns."""
 
-XARRAY = ReadMethod("xarray, address", block_nbytes=4 * MIB)
-"""What h5netcdf's engine of xarray makes of an address: 32 blocks of 4 MiB (xarray #11216)."""
+XARRAY = ReadMethod("xarray by URL", block_nbytes=4 * MIB, program="xarray")
+"""What h5netcdf's engine of xarray makes of a URL: 32 blocks of 4 MiB (xarray #11216)."""
+
+XARRAY_DEFAULT = replace(DEFAULT, name="xarray over s3fs.open", program="xarray")
+"""``xarray.open_dataset(s3fs.open(path), engine="h5netcdf")``."""
+
+ROS3 = ReadMethod("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB)
+"""HDF5's own S3 driver, nothing set: it keeps blocks of 16 MiB, and of paged files 64 MiB of pages."""
 
 BLOCKS = ReadMethod("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
 """Blocks and a page buffer, as published advice has them."""
@@ -211,17 +221,16 @@ def choose_earthaccess(file_nbytes: int) -> ReadMethod:
 
 
 def list_read_methods(layout: FileLayout, *, is_web: bool = False) -> list[ReadMethod]:
-    """List the ways to read a file as it is, at a web server or in a bucket, the default first.
-
-    Zarr keeps 10 chunks in flight where nothing is set.
-    """
+    """List the ways to read a file as it is, at a web server or in a bucket, the default first."""
     return [
         DEFAULT_HTTPS if is_web else DEFAULT,
+        *([] if is_web else [XARRAY_DEFAULT]),
         XARRAY,
         choose_earthaccess(layout.file_nbytes),
         BLOCKS,
+        ROS3,
         ReadMethod("whole", "whole", in_flight=10),
-        ReadMethod("references", "references", in_flight=10),
+        ReadMethod("references", "references", in_flight=ZARR_CONCURRENCY),
         ReadMethod("references, 64 in flight", "references", in_flight=64),
     ]
 
@@ -238,7 +247,7 @@ _COPY_S = 2.5e-10  # for a byte of a file that is put together in memory
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
+class PredictedRead:
     """What to expect of opening a file, with the listing of its tree, and of reading variables."""
 
     method: ReadMethod
@@ -256,33 +265,52 @@ class Predicted:
 
 def predict_read(
     method: ReadMethod, layout: FileLayout, network: Network, *, dilation: float = 1.0
-) -> Predicted:
+) -> PredictedRead:
     """Predict one way; `dilation` is that of the network, so processors count for as much less."""
     n, step, parts = layout.file_nbytes, method.block_nbytes, list[list[Read]]()
     processor_s = START_S + _OBJECT_S * layout.n_listed
-    # the file's length is asked for before it is opened, but not that of references
-    opened = [Read(0, 0)]
+    # the file's length is asked for before anything of it is, but not that of references
+    opened = [[Read(0, 0)], list[Read]()]
     if method.kind == "whole":
-        opened += [Read(start, min(step, n - start)) for start in range(0, n, step)]
+        opened[1] += [Read(start, min(step, n - start)) for start in range(0, n, step)]
         processor_s += _COPY_S * n
     elif method.kind == "references":
-        opened, parts, processor_s = [Read(0, layout.references_nbytes)], layout.chunks, START_S
+        opened, parts, processor_s = [[Read(0, layout.references_nbytes)]], layout.chunks, START_S
     else:
         answered = read_through(method.caches(layout), [*layout.opened, *chain(*layout.read)], n)
-        opened += chain(*answered[: len(layout.opened)])
+        opened[1] += chain(*answered[: len(layout.opened)])
         parts = [[*chain(*answered[len(layout.opened) :])]]
     open_s, read_s = (
         _simulate_s(reads, method.in_flight, network, REQUEST_S / dilation)
-        for reads in ([opened], parts)
+        for reads in (opened, parts)
     )
-    requests = [*opened, *chain(*parts)]
-    return Predicted(
+    requests = [*chain(*opened, *parts)]
+    return PredictedRead(
         method,
         open_s + processor_s / dilation,
         read_s + layout.decode_s / dilation,
-        len(opened),
+        sum(map(len, opened)),
         len(requests),
         sum(request.nbytes for request in requests),
+    )
+
+
+def predict_sessions(
+    method: ReadMethod, layouts: Sequence[FileLayout], network: Network, *, dilation: float = 1.0
+) -> PredictedRead:
+    """Predict one way that opens a file more than once, such as xarray a group at a time.
+
+    The client starts once; each session has a file object, so a cache, of its own.
+    """
+    sessions = [predict_read(method, layout, network, dilation=dilation) for layout in layouts]
+    n_later = len(sessions) - 1
+    return PredictedRead(
+        method,
+        sum(session.open_s for session in sessions) - n_later * START_S / dilation,
+        sum(session.read_s for session in sessions),
+        sum(session.n_open_requests for session in sessions),
+        sum(session.n_requests for session in sessions),
+        sum(session.nbytes for session in sessions),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import obstore
 
+from wire.bed import emulators
 from wire.bed.testbed import Testbed
 from wire.errors import UserError, redact
 from wire.files import find_checkout
@@ -154,7 +155,7 @@ class Ledger:
         return {
             "endpoint_url": endpoint_url,
             "host": endpoint_url.partition("//")[2],
-            "connection_string": services.write_connection_string(endpoint_url),
+            "connection_string": emulators.write_connection_string(endpoint_url),
             "bucket": location.bucket,
             "prefix": self.stored.prefix,
             "region": location.region,

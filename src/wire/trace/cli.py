@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,20 +139,27 @@ def trace(
     refuse_default(tried, environment)
     claim(out)
     from wire.trace import findings, launch, stored
+    from wire.trace.request_log import RequestLog, read_log
 
     try:
         folder = stored.claim_folder(out)
     except OSError as error:
         raise convert_system_error(error).within("--out") from error
-    log = folder / stored.REQUEST_LOG
+    log = RequestLog(folder / stored.REQUEST_LOG)
+    ctx.call_on_close(log.close)
+    log.write_begin(stored.redact_words(command), time.time())
     try:
-        run = launch.run(command, log=log)
+        run = launch.run(command, log=folder / stored.REQUEST_LOG)
     except Exception:
-        if not log.stat().st_size:  # nothing ran
-            log.unlink()
+        if not read_log(folder / stored.REQUEST_LOG).requests:  # nothing ran
+            (folder / stored.REQUEST_LOG).unlink()
         raise
     try:
+        if log.problem:
+            problem = f"the trace could not be written as it went on: {log.problem}"
+            run = replace(run, remarks=[*run.remarks, problem])
         clean, words = stored.redact_run(run, command)
+        log.write_end(run.exit_code or 0, clean.wall_s, clean.unseen)
         report = findings.report(clean, network)
         _tell(report, words, is_json=is_json, quiet=quiet)
         if folder != out:
@@ -290,10 +298,11 @@ def refuse_default(text: str, environment: Mapping[str, str]) -> None:
 
 def claim(out: Path) -> None:
     """Make the folder of a trace, or refuse one that holds something else."""
+    from wire.trace import stored
+
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
-        names = [path.name for path in out.iterdir()]
-        foreign_names = [name for name in names if not name.lstrip(".").startswith("trace.")]
+        foreign_names = stored.find_foreign_names(out)
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         raise convert_system_error(error).within("--out") from error
@@ -340,7 +349,7 @@ def measure(
         f" {len(first.rows)} requests without, {len(after[0].rows)} with it"
     ]
     if {run.exit_code for run in after} - {first.exit_code}:
-        codes = ", ".join(map(str, sorted({run.exit_code for run in after})))
+        codes = ", ".join(sorted({str(run.exit_code) for run in after}))
         lines.append(f"with {setting} the exit code was {codes}, without it {first.exit_code}")
     # the first run printed for its reader
     digests, new_digests = ({run.output_digest for run in runs} for runs in (before[1:], after))

@@ -458,7 +458,7 @@ def _list(run: Run, name: str) -> Report:
         on=name,
         predicted_s=run.wall_s,
         findings=[],
-        not_seen=[*past, *tunnels, *run.remarks],
+        not_seen=[*past, *tunnels, *run.missing, *run.remarks],
         refused=dict(refused.most_common()),
     )
 

@@ -197,8 +197,9 @@ class Gateway:
         ended = [tunnel for tunnel in self.tunnels if tunnel.end_s or is_last]
         for tunnel in ended:
             tunnel.end_s = tunnel.end_s or time.time()
-            self._log.write_tunnel(tunnel)
             self.tunnels.remove(tunnel)  # threads append to the list meanwhile
+        for tunnel in (*ended, *self.tunnels):
+            self._log.write_tunnel(tunnel)
         before_s, self._used_s = self._used_s, time.process_time()
         return Batch(rows, ended, self._used_s - before_s, self._log.problem)
 

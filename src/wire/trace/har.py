@@ -194,7 +194,7 @@ class ArchiveReader:
         remarks = [f"{n_left:,} entries that came from a cache or never were on the network"]
         has_sites = any(site is not None for site in sites)
         return Run(
-            rows, wall_s, begin_s, 0, remarks=remarks if n_left else (),
+            rows, wall_s, begin_s, None, remarks=remarks if n_left else (),
             sites=sites if has_sites else (),
         )  # fmt: skip
 

@@ -39,7 +39,7 @@ from wire.errors import (
 )
 from wire.trace import lines
 from wire.trace.gateway import Batch, Settings, find_processes
-from wire.trace.request_log import LOG_NAME, read_log
+from wire.trace.request_log import LOG_NAME, identify_request, identify_tunnel, read_log
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
 from wire.trace.sockets import ConnectionLook, find_descendants
 from wire.trace.trust import FILE_NAMES, mark_of
@@ -179,6 +179,7 @@ def _run(
         gateway_s=guard.processor_s,
         output_digest=digest.hexdigest() if digest else None,
         remarks=guard.remarks,
+        missing=guard.missing,
     )
 
 
@@ -258,7 +259,7 @@ class _Guard:
         self._listener = listen()
         self.port = int(self._listener.getsockname()[1])
         self.rows, self.tunnels = list[TracedRequest](), list[Tunnel]()
-        self.remarks, self.processor_s = list[str](), 0.0
+        self.remarks, self.missing, self.processor_s = list[str](), list[str](), 0.0
         self._is_over, self._begin_s = False, time.monotonic()
         self._start()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -319,8 +320,8 @@ class _Guard:
                         self.remarks.append(unwritten)
             if not self._is_over:
                 code, after_s = self._process.wait(), time.monotonic() - self._begin_s
-                # what it had written into the log and not yet sent
-                self.rows += read_log(self._settings.log_path).requests[len(self.rows) :]
+                self._fill_from_log()
+                self.missing = ["what came after the gateway had ended"]
                 self.remarks.append(
                     f"the gateway ended after {after_s:.1f} s (exit code {code}):"
                     " what is encrypted was passed on unread from then on"
@@ -329,6 +330,17 @@ class _Guard:
                     self._start()
                 except UserError as error:
                     return self.remarks.append(str(error))
+
+    def _fill_from_log(self) -> None:
+        """Add what a gateway that ended had written into the log and not yet sent."""
+        logged = read_log(self._settings.log_path)
+        sent = {*map(identify_request, self.rows)}
+        self.rows += [row for row in logged.requests if identify_request(row) not in sent]
+        sent = {*map(identify_tunnel, self.tunnels)}
+        for tunnel in logged.tunnels:
+            if identify_tunnel(tunnel) not in sent:
+                tunnel.end_s = tunnel.end_s or time.time()
+                self.tunnels.append(tunnel)
 
     def finish(self) -> None:
         """Take the last rows; a gateway stays for as long as processes that the program left."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from wire.trace.rows import CallSite
 
-VERSION = 2
+VERSION = 3
 """Of the form of `Report.to_json`: a field that is added leaves it, one that goes or changes raises it."""
 
 
@@ -62,7 +62,7 @@ class Report:
 
     verdict: str  # one sentence in plain words
     wall_s: float
-    exit_code: int
+    exit_code: int | None  # None where it is not known
     n_requests: int
     hosts: list[str]
     n_waits: int  # requests in the longest chain, each begun after the one before had ended

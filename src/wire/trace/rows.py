@@ -103,7 +103,9 @@ class Run:
     rows: Sequence[TracedRequest]  # in the order in which they ended
     wall_s: float
     begin_s: float  # seconds since 1970
-    exit_code: int  # as a shell has it: 128 and the number of the signal that ended it
+    # as a shell has it: 128 and the number of the signal that ended it; None where it is not known,
+    # of a trace that was ended before its program
+    exit_code: int | None
     processor_s: Sequence[tuple[float, float]] = ()  # moment since 1970, seconds used by then
     bypassed: Sequence[Bypass] = ()
     unread: Sequence[Tunnel] = ()
@@ -111,6 +113,8 @@ class Run:
     output_digest: str | None = None  # SHA-256 of what it printed, where that was asked for
     # what ended the trace before the program, or goes on after it: a line each
     remarks: Sequence[str] = ()
+    # what no row has because the trace itself was ended or could not be written: a phrase each
+    missing: Sequence[str] = ()
     # the line of the program that each row is for, in their order; None where nothing tells
     sites: Sequence[CallSite | None] = ()
 
@@ -123,9 +127,7 @@ class Run:
             for bypass in self.bypassed
             if not bypass.address.startswith(METADATA_SERVICES)
         ]
-        has_ended = any("gateway ended" in line for line in self.remarks)
-        ended = ["what came after the gateway had ended"] * has_ended
-        return [*dict.fromkeys([*unread, *past, *ended])]
+        return [*dict.fromkeys([*unread, *past, *self.missing])]
 
     @property
     def is_whole(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import json
 import math
@@ -31,8 +32,8 @@ from wire.errors import (
 )
 from wire.files import replace_file
 from wire.trace.har import ArchiveReader, list_sites, number_sites, write_har
-from wire.trace.request_log import parse_log
-from wire.trace.rows import CallSite, Run, TracedRequest
+from wire.trace.request_log import LoggedTrace, is_being_written, parse_log
+from wire.trace.rows import CallSite, Run, TracedRequest, Tunnel
 from wire.untrusted import UntrustedFolder
 
 VERSION = 2
@@ -88,7 +89,7 @@ def redact_run(run: Run, command: Sequence[str]) -> tuple[Run, list[str]]:
         )
         for row in run.rows
     ]
-    words = [_flatten(word) for word in redact_tree(redact_command(command), secrets)]
+    words = redact_words(command)
 
     def clean_text(text: str) -> str:
         return _flatten(redact_tree(text, secrets))
@@ -107,8 +108,15 @@ def redact_run(run: Run, command: Sequence[str]) -> tuple[Run, list[str]]:
             for tunnel in run.unread
         ],
         remarks=[clean_text(remark) for remark in run.remarks],
+        missing=[clean_text(phrase) for phrase in run.missing],
     )
     return clean_run, words
+
+
+def redact_words(command: Sequence[str]) -> list[str]:
+    """Black out credentials in the words of a command."""
+    words = redact_tree(redact_command(command), find_command_secrets(command))
+    return [_flatten(word) for word in words]
 
 
 def _redact_site(site: CallSite, clean_text: Callable[[str], str]) -> CallSite:
@@ -131,7 +139,8 @@ def claim_folder(out: Path) -> Path:
     """Make the folder for a trace, with an empty log: this one, or with a number where it holds another run.
 
     A trace is not written over that of another run, for nobody could tell which is which. Of two
-    that begin at once only one makes the log, so each has a folder of its own.
+    that begin at once only one makes the log, so each has a folder of its own. Who is done writes
+    its files before its log goes, so whoever has made a log sees them.
 
     Raises
     ------
@@ -140,14 +149,23 @@ def claim_folder(out: Path) -> Path:
     """
     folder, number = out, 1
     while True:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not any((folder / name).exists() for name in FILES):
-            with suppress(FileExistsError):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-                os.close(os.open(folder / REQUEST_LOG, flags, 0o600))
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(folder / REQUEST_LOG, flags, 0o600))
+            if not find_foreign_names(folder) and not any(
+                (folder / name).exists() for name in FILES
+            ):
                 return folder
+            (folder / REQUEST_LOG).unlink()
         number += 1
         folder = out.with_name(f"{out.name or 'trace'}-{number}")
+
+
+def find_foreign_names(folder: Path) -> list[str]:
+    """Find what a folder holds besides a trace."""
+    names = sorted(path.name for path in folder.iterdir())
+    return [name for name in names if not name.lstrip(".").startswith("trace.")]
 
 
 def write_trace(folder: Path, run: Run, command: Sequence[str]) -> None:
@@ -227,22 +245,65 @@ def _read_unfinished(source: UntrustedFolder) -> tuple[Run, list[str]]:
     """Read the log of a trace that was ended before its report: what it knows, and that it is a part."""
     text = source.read_text(REQUEST_LOG, max_nbytes=_TABLE_NBYTES, max_lines=MAX_ROWS + 1)
     logged = parse_log(text.splitlines())
+    if logged.begin_s is None and not any(row.end_s for row in logged.requests):
+        raise source.refuse("neither a beginning nor a request is in its log", "what a trace has")
+    try:
+        run = _make_unfinished_run(logged, is_being_written(source.folder / REQUEST_LOG))
+        problem = _find_nonsense(run)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise source.refuse(f"{REQUEST_LOG}: {show(error)}", "what a trace has") from error
+    if problem:
+        raise source.refuse(problem, "what a trace has")
+    return redact_run(run, logged.command)
+
+
+def _make_unfinished_run(logged: LoggedTrace, is_running: bool | None) -> Run:
+    """Make the run of a log, with what is not known of it; its values are of their types or refused."""
+    _check_types(logged.requests, TracedRequest)
+    _check_types(logged.tunnels, Tunnel)
     rows = [row for row in logged.requests if row.end_s]
-    if not rows:
-        raise source.refuse("no request had ended when its trace was", "a trace with requests")
-    begin_s = min(row.start_s - row.handshake_s for row in rows)
-    run = Run(
+    moments = [] if logged.begin_s is None else [logged.begin_s]
+    begin_s = min(moments + [row.start_s - row.handshake_s for row in rows])
+    wall_s = max(max((row.end_s for row in rows), default=begin_s) - begin_s, 1e-6)
+    if logged.end is not None:
+        wall_s, missing = logged.end.wall_s, [*logged.end.missing]
+    else:
+        missing = [_describe_missing(logged, is_running)]
+    if logged.n_lost:
+        missing.append(f"requests that could not be written, {logged.n_lost:,} lines of the log")
+    remarks = ["the report is made of the trace's log: its other files could not be written"]
+    return Run(
         rows=rows,
-        wall_s=max(row.end_s for row in rows) - begin_s,
+        wall_s=wall_s,
         begin_s=begin_s,
-        exit_code=0,
+        exit_code=None if logged.end is None else logged.end.exit_code,
         unread=logged.tunnels,
         sites=[None] * len(rows),
-        remarks=["wire trace was ended before its report: these are the requests that its log has"],
+        remarks=remarks if logged.end is not None else [],
+        missing=missing,
     )
-    if problem := _find_nonsense(run):
-        raise source.refuse(problem, "what a trace has")
-    return redact_run(run, [])
+
+
+def _check_types(rows: Sequence[Any], row_type: type) -> None:
+    """Refuse rows with a value of another type than the class has."""
+    for name, hint in get_type_hints(row_type).items():
+        kind = (int, float) if hint is float else hint
+        for row in rows:
+            if not isinstance(getattr(row, name), kind):
+                raise ValueError(f"{name}: {show(getattr(row, name))}")
+
+
+def _describe_missing(logged: LoggedTrace, is_running: bool | None) -> str:
+    """Describe why a log has no end."""
+    name = f"the trace of {cut(shlex.join(logged.command))!r}" if logged.command else "the trace"
+    if logged.begin_s is not None:
+        moment = datetime.datetime.fromtimestamp(logged.begin_s, datetime.UTC)
+        name = f"{name}, begun {moment:%Y-%m-%d %H:%M:%S} UTC,"
+    if is_running:
+        return f"what comes next: {name} is still running"
+    if is_running is None:
+        return f"what came after this: {name} is still running, or was ended before it finished"
+    return f"what came after this: {name} was ended before it finished"
 
 
 def _read(source: UntrustedFolder) -> tuple[Run, list[str]]:

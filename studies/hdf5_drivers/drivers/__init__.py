@@ -90,10 +90,14 @@ _LIBRARY = ("page_buf_size", "rdcc_nbytes")
 
 
 def open_with_fsspec(location: Location, settings: Settings) -> Tree:
-    """Open through h5py over a file object of s3fs."""
+    """Open through h5py over a file object of the client that fsspec has for the store.
+
+    That of S3 is forgotten before each read, as `forget_clients` does; any other is new here.
+    """
     client = {name: value for name, value in settings.items() if name not in _LIBRARY}
     library = {name: value for name, value in settings.items() if name in _LIBRARY}
-    file = location.fsspec().open(location.path, "rb", **client)
+    is_new = {} if location.scheme == "s3" else {"skip_instance_cache": True}
+    file = location.fsspec(**is_new).open(location.path, "rb", **client)
     return Tree(h5py.File(file, "r", **library), file.close)
 
 
@@ -185,6 +189,8 @@ class Driver:
     description: str  # one line for readers of the book
     packages: tuple[str, ...]  # that it imports, whose versions decide what it does
     method: ReadMethod  # what it is to the model, which says what comes between library and network
+    service: str = "s3"  # who serves the file: s3, or one of `services.SERVICES`
+    n_concurrent: int = 0  # concurrent requests, where the model has another number
     # settings of the client and of the library above it; what is not named is at its default
     settings: Settings = field(default_factory=dict)
     # why it cannot run here and how to get it, and versions of a process of its own
@@ -194,7 +200,7 @@ class Driver:
     @property
     def concurrency(self) -> int:
         """Concurrent requests that its settings or defaults allow."""
-        return self.method.in_flight
+        return self.n_concurrent or self.method.in_flight
 
     def read(self, tree: Tree, names: Sequence[str]) -> Values:
         """Read variables whole, one after the other."""

@@ -32,10 +32,11 @@ from studies.hdf5_drivers.workload import (
 )
 from wire.bed.networks import Faults, Profile, get_profile
 from wire.bed.requests import RequestRow
+from wire.bed.testbed import Testbed
 
 
 @pytest.mark.parametrize("layout", FILE_LAYOUTS)
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("name", [name for name in DRIVERS if DRIVERS[name].service == "s3"])
 def test_every_driver_reads_right(name: str, layout: str, way: FileRead) -> None:
     """Each task on each layout answers as the original on local disk does."""
     if reason := find_absent([name]).get(name):
@@ -45,6 +46,38 @@ def test_every_driver_reads_right(name: str, layout: str, way: FileRead) -> None
         assert trace, f"{task} on {layout} passed no network"
         # one request may begin before the proxy has noted the end of another
         assert max_in_flight(trace) <= DRIVERS[name].concurrency + 1
+
+
+@pytest.mark.parametrize("name", [name for name in DRIVERS if DRIVERS[name].service != "s3"])
+def test_other_providers_are_read_right(
+    name: str, way: FileRead, services: dict[str, Testbed]
+) -> None:
+    """Behind the interface of another provider the same file answers the same, over its own network."""
+    if reason := find_absent([name]).get(name):
+        pytest.skip(reason)
+    driver = DRIVERS[name]
+    way.testbed.take_trace()
+    trace = trace_once(replace(way, driver=driver, testbed=services[driver.service]))
+    assert trace and not way.testbed.take_trace(), "it was read from S3"
+    assert not any(request.status >= 400 for request in trace)
+    # gcsfs asks for the object and for its folder at once
+    assert max_in_flight(trace) <= max(2, driver.concurrency) + 1
+
+
+def test_of_scattered_chunks_gcsfs_fetches_hardly_ahead(
+    way: FileRead, services: dict[str, Testbed]
+) -> None:
+    """Its default makes many more requests than blocks do, and moves fewer bytes than the file has."""
+    if reason := find_absent(["gcsfs"]).get("gcsfs"):
+        pytest.skip(reason)
+    traces = {
+        name: trace_once(replace(way, driver=DRIVERS[name], testbed=services["google"]))
+        for name in ("gcsfs", "gcsfs-blocks")
+    }
+    file_nbytes = way.stored.properties["original"].file_nbytes
+    moved = {name: sum(request.nbytes for request in trace) for name, trace in traces.items()}
+    assert len(traces["gcsfs"]) > 5 * len(traces["gcsfs-blocks"])
+    assert moved["gcsfs"] < 0.7 * file_nbytes < moved["gcsfs-blocks"]
 
 
 def test_the_default_is_what_s3fs_opens(way: FileRead) -> None:

@@ -293,7 +293,7 @@ main()
         folder = tmp_path / ("t" if not n_before else "t-2")
         run, _ = stored.read_trace(folder)
         assert [row.status for row in run.rows] == [200, 200]
-        assert "was ended before its report" in run.remarks[0]
+        assert "program.py" in run.missing[0] and run.exit_code is None
 
 
 @pytest.mark.parametrize(
