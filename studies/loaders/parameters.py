@@ -31,9 +31,7 @@ class Parameters(parameters.Parameters):
     prefetch_factor: Annotated[int, Field(ge=1, le=64)] = Field(
         2, description="batches that each process keeps ready"
     )
-    n_window: Count = Field(
-        4, description="chunks among which samples are shuffled, by a loader that knows chunks"
-    )
+    n_window: Count = Field(4, description="chunks whose samples are shuffled together")
     seed: Seed = Field(2026, description="of values, order and network delays")
     record: RecordName = Field("loaders.csv", description=RECORD)
 
