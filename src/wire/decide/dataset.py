@@ -334,8 +334,7 @@ def _read_hdf5(address: str, variable: str, together: int) -> ArrayFacts:
                 first, last = (node.id.get_chunk_info(i).byte_offset for i in (0, n - 1))
                 is_scattered = abs(last - first) > _FAR_APART * node.id.get_storage_size()
         names = _find_alike(arrays, chosen)[:together]
-        groups = {name.rpartition("/")[0] for name in names}
-        lies = record_reads(file, shown, names, groups=groups)
+        lies = record_reads(file, shown, names, groups=())
     return replace(chosen, is_scattered=is_scattered, lies=lies)
 
 

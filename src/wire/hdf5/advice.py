@@ -51,7 +51,7 @@ SECONDS = 10.0
 """Time after which nothing more of a file is looked at, or predicted."""
 
 _PATIENCE = 3.0  # times as long a store is waited for
-_LOOKING, _LISTING = 0.35, 0.15  # shares of it: of the whole file, then of what xarray reads of it
+_LOOKING, _LISTING = 0.35, 0.25  # shares of it: of the whole file, then of what xarray reads of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +212,12 @@ def _record_xarray(
     file: BinaryIO, layout: FileLayout, seconds: float
 ) -> tuple[tuple[FileLayout, ...], str]:
     """Log what xarray reads of the variables, a layout for each group; none, with the reason, if it cannot."""
-    import xarray  # noqa: F401  # a second, which is not the file's
+    import h5netcdf  # noqa: F401  # with what xarray imports of its engines seconds, not the file's
+    import xarray
 
     if layout.userblock_nbytes:
         return (), "xarray opens no file behind a user block"
+    xarray.backends.list_engines()
     deadline = Deadline(seconds)
     try:
         return record_xarray(file, [variable.name for variable in layout.variables], deadline), ""

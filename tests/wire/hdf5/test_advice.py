@@ -72,7 +72,9 @@ def make_long(path: Path, names: Sequence[str] = "abcd") -> Path:
 
 def test_every_way_is_held_against_the_default(tmp_path: Path) -> None:
     """It comes first; ways that need no rewrite are all there, repacks where they are faster."""
-    advised = advise(str(make_long(tmp_path / "long.h5")), IN_REGION, variables=["b", "/c"])
+    advised = advise(
+        str(make_long(tmp_path / "long.h5")), IN_REGION, variables=["b", "/c"], seconds=60
+    )
     assert advised.variables == ("b", "c")
     today, *others = advised.advice
     assert (today.label, today.gain) == ("s3fs.open", 1)
