@@ -202,8 +202,8 @@ def describe_conflict(answer: Answer) -> str:
         return ""
     place = max(range(len(reads)), key=lambda i: reads[i].share)
     is_first = all(read.share < reads[place].share for read in reads if read is not reads[place])
-    others = [choice for choice in answer.choices if choice.action != "align"]
-    fastest = min(others, key=lambda choice: choice.reads[place].p50_s)
+    candidates = [choice for choice in answer.choices if choice.action != "align"]
+    fastest = min(candidates, key=lambda choice: choice.reads[place].p50_s)
     gain = reads[place].p50_s / fastest.reads[place].p50_s
     if not is_first or gain <= WORTH:
         return ""
