@@ -51,15 +51,15 @@ run: env  ## measure one case: make run CASE=cluster-scaling/in-region
 	@exec $(RUN) run "$(CASE)" --site "$(SITE)" $(FLAGS)
 
 ledger: env  ## measure what each client requests of the store, version by version
-	@for case in request-ledger/versions request-jumps/file-objects request-jumps/groups-and-arrays; do $(RUN) run $$case $(FLAGS) || exit 1; done
+	@for case in request-ledger/versions request-jumps/file-objects request-jumps/groups-and-arrays request-jumps/earthaccess; do $(RUN) run $$case $(FLAGS) || exit 1; done
 
 ledger-check: env  ## measure what the newest clients request, and fail where it is more than the ledger has
 	@mkdir -p _build && bash -o pipefail -c '{ $(RUN) ledger check --json > _build/ledger-check.json; a=$$?; \
 	$(BIN)/python -m studies.request_ledger.cli --json > _build/ledger-check-chunks.json; exit $$((a | $$?)); } 2>&1 | tee _build/ledger-check.txt; \
 	a=$$?; cat _build/ledger-check.json _build/ledger-check-chunks.json; exit $$a'
 
-reference: env  ## measure all cases with all their blocks, going on where it was ended, and promote them
-	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 $(FLAGS)
+reference: env  ## measure all cases with all their blocks, the ladder of dilations first, and promote them
+	@$(RUN) run-all --site "$(SITE)" --all --more --minutes 60 --ladder-first $(FLAGS)
 	@exec $(RUN) publish --site "$(SITE)"
 
 derive: env  ## write the schemas of case files, and the tables of published claims and ratios

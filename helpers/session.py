@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pandas as pd
 
+from helpers.arrays import services
 from helpers.arrays.readers import Codec, Layout
 from helpers.arrays.stores import StoredArray, open_or_make_array
 from helpers.benchmark import loop, provenance, ranking, statistics
@@ -20,7 +21,7 @@ from helpers.findings import Claim, Claims, Finding, Findings, write_findings
 from helpers.parameters import AUTO, Parameters
 from helpers.plotting import figures, palette, tables
 from helpers.plotting.tables import show
-from wire.bed.locations import credentials
+from wire.bed.locations import Location, credentials
 from wire.bed.networks import Profile, get_profile, of_one_process
 from wire.bed.testbed import Testbed, open_testbed
 from wire.errors import UserError
@@ -73,6 +74,7 @@ class Session:
         self._model = model
         self._stack = ExitStack()
         self._testbed: Testbed | None = None
+        self._services: dict[str, Testbed] = {}
         self._record: Record | None = None
         self._is_emulated = False
         tables.set_style()
@@ -148,6 +150,26 @@ class Session:
             self.open(credentials(self._testbed.near))
         return self._testbed
 
+    def open_services(
+        self, names: Collection[str], place: Location, keys: Iterable[str]
+    ) -> Mapping[str, Testbed]:
+        """Open services of other providers, with copies of objects of the store under the same keys.
+
+        The network before each is that of the store, at any time. What is needed of each study,
+        its own function lists.
+        """
+        self._services |= self.open(
+            services.open_services(
+                names,
+                place,
+                keys,
+                self.network if self._is_emulated else get_profile("loopback"),
+                seed=self.settings["seed"],
+                dilation=self.dilation,
+            )
+        )
+        return self._services
+
     def array(
         self,
         shape: Sequence[int],
@@ -197,7 +219,8 @@ class Session:
         """
         if isinstance(network, str):
             network = get_profile(network)
-        self.testbed.emulate(network or self.network, dilation=dilation or self.dilation)
+        for testbed in (self.testbed, *self._services.values()):
+            testbed.emulate(network or self.network, dilation=dilation or self.dilation)
         self._is_emulated = True
 
     def calibrate(

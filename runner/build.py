@@ -17,6 +17,7 @@ import pandas as pd
 import yaml
 
 from helpers.benchmark.record import read_records, schema
+from helpers.findings import SUFFIX as FINDINGS_SUFFIX
 from helpers.findings import read_findings
 from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT
@@ -101,6 +102,8 @@ def _stage_page(page: Page, into: Path) -> None:
             copy_redacted(source, target.with_suffix(suffix))
     download = into / "_generated" / "records" / f"{page.notebook}-{page.case}.csv"
     download.parent.mkdir(exist_ok=True)
+    if (findings := target.with_suffix(FINDINGS_SUFFIX)).exists():
+        shutil.copy2(findings, download.with_suffix(FINDINGS_SUFFIX))
     with (
         target.with_suffix(".csv").open(newline="") as rows,
         download.open("w", newline="") as file,

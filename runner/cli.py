@@ -54,10 +54,25 @@ def add_run_options(command: Any) -> Any:
 @click.option(
     "--all", "is_all", is_flag=True, help="Include the long cases, which else run by name alone."
 )
+@click.option(
+    "--uncounted",
+    "is_uncounted",
+    is_flag=True,
+    help="Leave out the cases whose CPU time is counted.",
+)
+@click.option(
+    "--ladder-first",
+    "is_ladder_first",
+    is_flag=True,
+    help="Measure first whether counted CPU time depends on the dilation here;"
+    " refuse the cases that count it where it does.",
+)
 @add_run_options
-def run_all(site: str, is_all: bool, **options: Any) -> None:
+def run_all(
+    site: str, is_all: bool, is_uncounted: bool, is_ladder_first: bool, **options: Any
+) -> None:
     """Run every case of a site, print a table and build the book."""
-    from runner import build, cases, pages
+    from runner import build, cases, ladder, pages
     from runner.cases import find_studies
 
     by_name = {(study.name, case) for study in find_studies().values() for case in study.by_name}
@@ -67,9 +82,31 @@ def run_all(site: str, is_all: bool, **options: Any) -> None:
         for candidate in all_cases
         if is_all or (candidate.notebook, candidate.name) not in by_name
     ]
+    counted = ladder.find_counted(chosen) if is_uncounted or is_ladder_first else []
+    if is_uncounted:
+        chosen = [candidate for candidate in chosen if candidate not in counted]
+    elif is_ladder_first and counted:
+        _check_ladder(site, counted)
     failures = _run(chosen, **options)
     say(f"the book: open {_short(build.build(site, say=say))}")
     _end(failures)
+
+
+def _check_ladder(site: str, counted: list[Any]) -> None:
+    """Measure the ladder where its record is old or of another machine, and refuse `counted` where it is steep."""
+    from helpers.benchmark.record import read_records
+    from helpers.benchmark.statistics import measured
+    from runner import ladder
+    from runner.cases import find_case
+
+    case = find_case(ladder.LADDER, site)
+    records = [case.result(".csv"), case.result(".csv", "reference")]
+    record = next((path for path in records if ladder.is_current(path)), None)
+    if record is None:
+        options = {"anew": True, "more": False, "quick": False, "minutes": None, "max_usd": None}
+        _end(_run([case], **options))
+        record = records[0]
+    ladder.check_flat(measured(read_records([record])), counted)
 
 
 @click.command(

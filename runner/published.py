@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -32,6 +33,8 @@ from helpers.plotting.figures import number_axis
 from helpers.plotting.tables import format_digits, show, trace_of
 from runner.cases import find_case, write_changed
 from runner.pages import NOTEBOOKS, list_cases
+from studies.chunk_shape.findings import mean_later_reads
+from wire.costs.bill import REDIS_MB_PER_S
 from wire.costs.published import compare_published
 from wire.errors import UserError, cut, name_file
 from wire.files import check_file
@@ -41,6 +44,9 @@ FOLDER = ROOT / "results" / "published"
 REFERENCE = ROOT / "results" / "reference"
 VERDICTS = FOLDER / "verdicts.csv"
 RATIOS = FOLDER / "against-real.csv"
+BOUNDS = FOLDER / "bounds.json"
+"""Of each claim the digest of what decides it, and what was said of changes when it was frozen."""
+RATIOS_SOURCE = FOLDER / "ratios.yaml"
 ARITHMETIC = "arithmetic"
 """What decides a claim that only its own tables are summed for, in the place of a case."""
 
@@ -142,7 +148,15 @@ def _read_measured(path: Path, _changed_ns: int) -> pd.DataFrame:
     s_per_mb = rows["read_s"] / rows["array_nbytes"] * 1e6
     rows = rows.assign(total_s=rows["open_s"] + rows["read_s"], s_per_mb=s_per_mb)
     trace = trace_of(rows)
+    if "box_s" in trace:
+        box_s = trace["box_s"].dropna()
+        trace["mean_box_s"] = box_s.map(mean_later_reads)
     return rows.join(trace[trace.columns.difference(rows.columns)])
+
+
+Likeness = Literal["alike", "unlike", "no matter"]
+RESPECTS = ("threads", "bytes", "medium", "variant", "CPUs")
+"""In which a claim says whether ours is as theirs; without a word for each it is not decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +171,23 @@ class PublishedClaim:
     at_most: float = math.inf
     no_effect: float = math.nan  # below `at_least`: what it would be if the claim were void
     is_comparable: bool = True  # False where our set-up cannot reach what the claim speaks of
+    alike_in: Mapping[str, Likeness] = field(default_factory=dict)
     unlike: str = ""  # in which respects ours is not as theirs
+    changed: str = ""  # what of bounds or figures was changed after rows were seen
     reproductions: tuple[Reproduction, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse two figures of one case: each is shown and judged by its case, so one would be lost."""
+        """Refuse two figures of one case, and words on likeness that say nothing.
+
+        Each figure is shown and judged by its case, so one of two would be lost.
+        """
+        if strange := {*self.alike_in} - {*RESPECTS} or {*self.alike_in.values()} - {
+            *get_args(Likeness)
+        }:
+            allowed = f"of {', '.join(RESPECTS)} each {', '.join(get_args(Likeness))}"
+            raise UserError(f"{cut(self.says)}, alike_in", ", ".join(map(str, strange)), allowed)
+        if "unlike" in self.alike_in.values() and not self.describe_unlike():
+            raise UserError(f"{cut(self.says)}, unlike", "nothing", "how ours is not as theirs")
         cases = [figure.case for figure in self.reproductions]
         if twice := [case for case in cases if cases.count(case) > 1]:
             raise UserError(
@@ -179,6 +205,28 @@ class PublishedClaim:
             texts = [self.unlike, *(f"{name}: {text}" for name, text in own.items())]
         return "; ".join(filter(None, texts))
 
+    def is_alike(self) -> bool:
+        """Decide whether it says of each respect how ours compares, and one that matters is alike."""
+        words = {*self.alike_in.values()}
+        return {*self.alike_in} == {*RESPECTS} and ("alike" in words or words == {"no matter"})
+
+    def list_respects(self, word: Likeness) -> list[str]:
+        """List the respects of which it says this word."""
+        return [respect for respect in RESPECTS if self.alike_in.get(respect) == word]
+
+    def describe_alike(self) -> str:
+        """Describe in which of the respects that matter ours is as theirs."""
+        if {*self.alike_in.values()} == {"no matter"}:
+            return "a sum of theirs"
+        return ", ".join(self.list_respects("alike"))
+
+    def digest(self) -> str:
+        """Compute the digest of what decides it: its bounds, its published figure and where ours is."""
+        decisive = [self.at_least, self.at_most, self.no_effect, self.is_comparable]
+        figures = [self.published, *self.reproductions]
+        texts = [repr(asdict(figure)) for figure in figures if figure is not None]
+        return hashlib.sha256(repr([*decisive, *texts]).encode()).hexdigest()[:16]
+
     def answer(self) -> dict[str, Finding]:
         """Read our figures, by case."""
         read = ((figure.case, figure.read()) for figure in self.reproductions)
@@ -195,6 +243,21 @@ def read_claims(path: Path = FOLDER / "claims.yaml") -> dict[str, PublishedClaim
     return claims
 
 
+def freeze_bounds(
+    claims: Mapping[str, PublishedClaim], frozen: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Freeze what decides each claim; refuse a change since it was frozen that `changed` does not say."""
+    lines = {}
+    for name, claim in claims.items():
+        lines[name] = {"digest": claim.digest(), "changed": claim.changed}
+        before = frozen.get(name, lines[name])
+        if before["digest"] != claim.digest() and before["changed"] == claim.changed:
+            where = f"claims.yaml, {name}"
+            said = "bounds or figures that are not those frozen in bounds.json"
+            raise UserError(where, said, "a new text of `changed` that says what was changed")
+    return lines
+
+
 def answer_claims(claims: Mapping[str, PublishedClaim]) -> dict[str, dict[str, Finding]]:
     """Read our figures of all claims by case, and do the sums of those that published tables decide."""
     most, costs = claims["most-in-region"].published, compare_published()
@@ -202,9 +265,8 @@ def answer_claims(claims: Mapping[str, PublishedClaim]) -> dict[str, dict[str, F
     shapes = [balanced_chunk_shape((98128, 277, 349), 4, n) for n in slides["max_chunk_bytes"]]
     names = [" x ".join(map(str, shape)) for shape in shapes]
     prose = read_published("abernathey2020_narrative").set_index("quantity")["value"]
-    task_s = (
-        1e-3 * read_published("practitioners").set_index("quantity")["value"]["time_per_task_high"]
-    )
+    practice = read_published("practitioners").set_index("quantity")["value"]
+    task_s = 1e-3 * practice["time_per_task_high"]
     points = read_published("abernathey2020_figure_digitised").query("panel == 'GCS Zarr'")
     is_knee = points["ncores"].between(
         0.8 * prose["gcs_zarr_knee_ncores"], 1.2 * prose["gcs_zarr_knee_ncores"]
@@ -214,10 +276,55 @@ def answer_claims(claims: Mapping[str, PublishedClaim]) -> dict[str, dict[str, F
         "petabyte": 1e6 / most.read() / 3600 if most else math.nan,
         "knee-by-task-graph": _TASKS_A_CHUNK * prose["n_chunks_array"] * task_s / knee_s,
         "cost-model": (costs["published"] - costs["by_its_rules"]).abs().max(),
+        "computing-cost": compute_computing_usd(),
+        "rewriting-pays": compute_payback(),
+        "time-per-task": 1e3 * practice["time_of_a_slow_start"] / practice["tasks_of_a_slow_start"],
         "balance-rule": sum(a == b for a, b in zip(names, slides["result_shape"], strict=True)),
     }
     done = {name: {ARITHMETIC: exact(value)} for name, value in sums.items()}
+    done["redis-node"] = {ARITHMETIC: count_published_nodes(claims["metadata-size"].answer())}
     return {name: done.get(name) or claim.answer() for name, claim in claims.items()}
+
+
+def compute_computing_usd() -> float:
+    """Compute what their requests cost a month at their price, if each took their quickest response.
+
+    A function answers one request at a time and is paid for its memory as long as it does.
+    """
+    costs = read_published("tile_caching_costs").set_index("item")["value"].astype(float)
+    runs = read_published("tile_caching_locust").query("failure_count == 0")
+    response_s = 1e-3 * runs["min_response_ms"].min()
+    gb_s = costs["max_daily_requests"] * 30 * response_s * costs["lambda_memory"]
+    return float(gb_s * costs["lambda_runtime_price"])
+
+
+def compute_payback() -> float:
+    """Compute after how many of Rew's reads, half time series and half maps, rewriting has paid.
+
+    On his disk, by nccopy into chunks of 4 MiB, from the file without chunks whose series are
+    fastest.
+    """
+    times = read_published("rew2013_access_times").query("medium == 'disk 7200 rpm'")
+    layout = times["layout"]
+    before_s = times.loc[layout == "contiguous time fastest", "time_s"].mean()
+    after_s = times.loc[times["chunk_kb_nominal"] == 4096, "time_s"].mean()
+    rewrite = Figure(
+        table="rew2013_rechunking_minutes",
+        over="tool == 'nccopy' and medium == 'disk' and chunk_kb_nominal == 4096",
+        column="time_min",
+        factor=60,
+    )
+    return float(rewrite.read() / (before_s - after_s))
+
+
+def count_published_nodes(entries: Mapping[str, Finding]) -> Finding:
+    """Count the Redis nodes that keep up with their requests: by their bytes of metadata, and by ours."""
+    costs = read_published("tile_caching_costs").set_index("item")["value"].astype(float)
+    theirs_mb = 1e3 * costs["metadata_size"]
+    sizes_mb = [theirs_mb, *(finding.value for finding in entries.values())]
+    per_s = float(costs["max_requests_per_s"])
+    nodes = [per_s * float(size_mb) / REDIS_MB_PER_S for size_mb in sizes_mb]
+    return Finding(nodes[0], min(nodes), max(nodes))
 
 
 def tabulate_verdicts() -> pd.DataFrame:
@@ -233,10 +340,11 @@ def tabulate_verdicts() -> pd.DataFrame:
         for case, answer in (answers or {"": Finding()}).items():
             interval = (answer.value, answer.low, answer.high)
             of_case = judge_case(claim, answer) if case else ""
-            verdict_cells = (verdict, case, of_case, claim.describe_unlike(case))
+            likeness = (claim.describe_alike(), claim.describe_unlike(case), claim.changed)
+            verdict_cells = (verdict, case, of_case, *likeness)
             lines.append((name, claim.study, published, *interval, *verdict_cells))
     names = ["claim", "study", "published", "ours", "low", "high"]
-    names += ["verdict", "case", "verdict_of_case", "unlike"]
+    names += ["verdict", "case", "verdict_of_case", "alike_in", "unlike", "changed"]
     return pd.DataFrame(lines, columns=names)
 
 
@@ -249,10 +357,13 @@ def judge_case(claim: PublishedClaim, answer: Finding) -> Verdict:
     """Judge a claim in one case: by its whole interval, or not at all.
 
     A claim that one is faster than another, so with a bound of 1, is not decided inside the noise
-    of the record either; one value alone, without an interval, decides nothing.
+    of the record either; one value alone, without an interval, decides nothing, and nothing is
+    decided of a claim that does not say in which respects ours is as theirs.
     """
     if not claim.is_comparable:
         return "not comparable"
+    if not claim.is_alike():
+        return "not decided"
     is_noise = answer.verdict == "indistinguishable"
     if is_noise and 1 in (claim.at_least, claim.at_most):
         return "not decided"
@@ -281,8 +392,8 @@ def tabulate_claims(
 ) -> pd.DataFrame:
     """Tabulate claims: what a source says, its figure, ours in each case with its page, the verdict.
 
-    Where cases differ, each figure has its own verdict. The last column says in which respects
-    ours is not as theirs.
+    Where cases differ, each figure has its own verdict. The last columns say in which respects
+    ours is as theirs, and in which it is not.
     """
     lines = []
     for name, claim in claims.items():
@@ -296,8 +407,16 @@ def tabulate_claims(
         published = "" if claim.published is None else format_digits(claim.published.read(), n=3)
         unit = f" ({claim.unit})" * bool(claim.unit)
         says, unlike = html.escape(claim.says + unit), html.escape(claim.describe_unlike())
-        lines.append((says, published, "; ".join(cases), judge(claim, answers), unlike))
-    return pd.DataFrame(lines, columns=["claim", "published", "ours", "verdict", "unlike theirs"])
+        words = (judge(claim, answers), claim.describe_alike(), unlike)
+        lines.append((says, published, "; ".join(cases), *words))
+    names = ["claim", "published", "ours", "verdict", "alike in", "unlike theirs"]
+    return pd.DataFrame(lines, columns=names)
+
+
+def tabulate_changes(claims: Mapping[str, PublishedClaim]) -> pd.DataFrame:
+    """Tabulate the claims of which bounds or figures of ours were changed after rows were seen."""
+    lines = [(claim.says, claim.changed) for claim in claims.values() if claim.changed]
+    return pd.DataFrame(lines, columns=["claim", "changed after rows were seen"])
 
 
 def _link(case: str, answer: Finding) -> str:
@@ -313,7 +432,7 @@ def _link(case: str, answer: Finding) -> str:
 NEAR = 1.5
 """Factor within which a ratio counts as met."""
 CLEAR = 1.3
-"""Published ratio from which on, either way, the order of the two has to be ours too."""
+"""Published ratio above which, either way, there is something to predict: only these are scored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +451,12 @@ class Series:
     compared: dict[str, str]
     points: Mapping[str, str] = field(default_factory=lambda: {"": ""})
     why: str  # in which respects the two are not alike
+
+    def __post_init__(self) -> None:
+        """Refuse a series that does not say in which respects the two are not alike."""
+        if not self.why.strip():
+            where = f"{name_file(RATIOS_SOURCE)}, {self.table} and {self.case}"
+            raise UserError(f"{where}, why", "nothing", "in which respects the two are not alike")
 
     def compare(self) -> Iterator[tuple[object, ...]]:
         """Compare each ratio of the series that both have."""
@@ -370,38 +495,54 @@ def compare_ratios(series: list[Series]) -> pd.DataFrame:
 
 def write_tables(folder: Path = FOLDER) -> list[Path]:
     """Write what records say of published claims and ratios; return the tables that changed."""
-    series = [
-        Series(**arguments)
-        for arguments in yaml.safe_load((FOLDER / "ratios.yaml").read_text("utf-8"))
-    ]
+    series = [Series(**arguments) for arguments in yaml.safe_load(RATIOS_SOURCE.read_text("utf-8"))]
     tables = {VERDICTS: tabulate_verdicts(), RATIOS: compare_ratios(series)}
     texts = {
         folder / path.name: table.to_csv(index=False, float_format="%.4g")
         for path, table in tables.items()
     }
+    frozen = json.loads(BOUNDS.read_text("utf-8")) if BOUNDS.exists() else {}
+    bounds = freeze_bounds(read_claims(), frozen)
+    texts[folder / BOUNDS.name] = json.dumps(bounds, indent=1) + "\n"
     return [path for path, text in texts.items() if write_changed(path, text)]
 
 
 def score_ratios(table: pd.DataFrame) -> dict[str, float]:
-    """Score the comparison: the median factor, the share within `NEAR`, and in our order of those beyond `CLEAR`.
+    """Score the ratios beyond `CLEAR`, where there is something to predict, next to a forecast of always 1.
+
+    Returns
+    -------
+    dict of str to float
+        How many ratios there are in all, and beyond `CLEAR`; of these the median factor between ours
+        and theirs, the shares within `NEAR` and in their order, in percent, and the first two of the
+        forecast. Without a ratio beyond it what is of them is NaN.
 
     Examples
     --------
-    >>> table = pd.DataFrame({"source": ["a", "b"], "published": [2.0, 0.5], "ours": [1.6, 1.2]})
-    >>> found = score_ratios(table)
-    >>> found["n"], round(found["median_factor"], 2), found["near_percent"], found["ordered_percent"]
-    (2, 1.73, 50.0, 50.0)
+    >>> table = pd.DataFrame({"published": [2.0, 0.5, 1.1], "ours": [1.6, 1.2, 1.1]})
+    >>> scores = score_ratios(table)
+    >>> scores["n"], scores["n_clear"], round(scores["median_factor"], 2), scores["near_percent"]
+    (3, 2, 1.73, 50.0)
+    >>> scores["ordered_percent"], scores["always_1_factor"], scores["always_1_near_percent"]
+    (50.0, 2.0, 0.0)
     """
-    published, measured_logs = (np.log(table[name].to_numpy()) for name in ("published", "ours"))
-    distances = np.abs(measured_logs - published)
-    clear = np.abs(published) > np.log(CLEAR)
-    ordered = np.sign(measured_logs[clear]) == np.sign(published[clear])
+    published, ours = (np.log(table[name].to_numpy()) for name in ("published", "ours"))
+    is_clear = np.abs(published) > np.log(CLEAR)
+    published, ours = published[is_clear], ours[is_clear]
+    scores = {"n": len(table), "n_clear": len(published)}
+    if not scores["n_clear"]:
+        names = ("median_factor", "near_percent", "ordered_percent")
+        return scores | dict.fromkeys(
+            (*names, "always_1_factor", "always_1_near_percent"), math.nan
+        )
+    distances, sizes = np.abs(ours - published), np.abs(published)
     return {
-        "n": len(table),
+        **scores,
         "median_factor": float(np.exp(np.median(distances))),
         "near_percent": 100 * float((distances <= np.log(NEAR)).mean()),
-        "n_clear": int(clear.sum()),
-        "ordered_percent": 100 * float(ordered.mean()),
+        "ordered_percent": 100 * float((np.sign(ours) == np.sign(published)).mean()),
+        "always_1_factor": float(np.exp(np.median(sizes))),
+        "always_1_near_percent": 100 * float((sizes <= np.log(NEAR)).mean()),
     }
 
 
@@ -411,7 +552,7 @@ def tabulate_scores(table: pd.DataFrame) -> pd.DataFrame:
         str(source): score_ratios(part) for source, part in table.groupby("source", sort=False)
     }
     scores = pd.DataFrame.from_dict({**columns, "all": score_ratios(table)}, orient="index")
-    return scores.rename_axis("source")
+    return scores.astype({"n": int, "n_clear": int}).rename_axis("source")
 
 
 def draw_ratios(ax: Axes, table: pd.DataFrame) -> None:
@@ -426,7 +567,8 @@ def draw_ratios(ax: Axes, table: pd.DataFrame) -> None:
     ax.plot(ends, ends, color="0.5", linewidth=1)
     ax.fill_between(ends, ends / NEAR, ends * NEAR, color="0.5", alpha=0.15, linewidth=0)
     scores = score_ratios(table)
-    ax.set_title(f"{scores['near_percent']:.0f} % of {scores['n']} ratios are within {NEAR:g} of those published", x=0)  # fmt: skip
+    share = f"{scores['near_percent']:.0f} % of {scores['n_clear']} ratios above {CLEAR:g}"
+    ax.set_title(f"{share} are within {NEAR:g}", x=0)
     ax.set(xscale="log", yscale="log", xlabel="published (log)", ylabel="ours (log)")
     for axis in (ax.xaxis, ax.yaxis):
         number_axis(axis)

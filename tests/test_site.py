@@ -300,6 +300,15 @@ def visit(tab: Tab, url: str, axe: str) -> list[Any]:
     return [*wrong, *tab.evaluate(BROKEN)]
 
 
+def test_findings_of_a_case_are_a_download(site: Path) -> None:
+    """Their keys are for those who write pages."""
+    page = (site / "notebooks/formats/in-region.html").read_text()
+    assert "<th>What other pages quote</th>" not in page
+    (name,) = re.findall(r'href="[^"]*/(formats-in-region\.findings\.csv)"', page)
+    (path,) = site.rglob(name)
+    assert "one-get-over-obstore," in path.read_text()
+
+
 @pytest.mark.slow
 def test_no_page_is_broken(site: Path, address: str, tab: Tab) -> None:
     """No error, no missing file or picture, nothing wider than its window, nothing serious by axe-core."""

@@ -26,6 +26,14 @@ TWO_COPIES = "two copies"
 _TRIMMED = 0.2  # of the reads of a block, at either end
 
 
+def mean_later_reads(times_s: Sequence[float]) -> float:
+    """Compute the mean time of the reads of a block.
+
+    It is without the first after opening, and without the fastest and the slowest fifth.
+    """
+    return float(stats.trim_mean(leave_first(times_s), _TRIMMED))
+
+
 def time_blocks(rows: pd.DataFrame) -> pd.DataFrame:
     """Compute the times of each layout in each block: what ratios are paired by.
 
@@ -43,7 +51,7 @@ def time_blocks(rows: pd.DataFrame) -> pd.DataFrame:
     """
     part = rows[rows["phase"] == "measured"]
     box_s = tables.trace_of(part).reindex(columns=["box_s"])["box_s"].dropna()
-    mean_s = box_s.map(lambda times_s: float(stats.trim_mean(leave_first(times_s), _TRIMMED)))
+    mean_s = box_s.map(mean_later_reads)
     keys = ["medium", "contender", "control_of", "block"]
     table = part.loc[mean_s.index, [*keys, "access"]].assign(mean_s=mean_s)
     wide = table.pivot(index=keys, columns="access", values="mean_s")

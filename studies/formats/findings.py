@@ -28,6 +28,8 @@ PAIRS: Mapping[str, tuple[str, str]] = {
     "shards-over-chunks": ("shards-obstore", "zarr-obstore"),
     "parquet-over-zarr": ("parquet-arrow", "zarr-obstore"),
     "in-turn-over-async": ("cog-rasterio", "cog-async"),
+    "gcsfs-over-obstore": ("zarr-gcsfs", "zarr-obstore-google"),
+    "gcsfs-over-one-get": ("zarr-gcsfs", "zarr-s3fs-one-get"),
 }
 """Pairs that are judged wherever both were measured: time of the first over that of the second."""
 

@@ -101,9 +101,9 @@ class StoredFormats:
         return self.stored.locate(name) if FORMATS[name].is_shared else self.folder / name  # type: ignore[arg-type]
 
     def seen_from(self, location: Location) -> StoredFormats:
-        """Return the same formats, reached as a location is."""
-        folder = self.folder.through(location.endpoint_url)
-        return replace(self, stored=self.stored.seen_from(location), folder=folder)
+        """Return the same formats, reached as a location is: its server, its interface and its keys."""
+        stored = replace(self.stored, location=self.stored.location.reached_as(location))
+        return replace(self, stored=stored, folder=self.folder.reached_as(location))
 
 
 def make_formats(stored: StoredArray, names: Sequence[str]) -> StoredFormats:

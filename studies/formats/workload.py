@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
-from helpers.arrays import readers, reads, stores
+from helpers.arrays import readers, reads, services, stores
 from helpers.arrays.reads import count_requests
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.registry import leave_out
@@ -166,6 +167,16 @@ def make_formats(
     return make_formats_of(stored, needed)
 
 
+def list_services(
+    names: Sequence[str], formats: StoredFormats
+) -> tuple[set[str], Location, list[str]]:
+    """List the services beside S3 that contenders read from, and a place and keys of what they read."""
+    elsewhere = [reader for name in names if (reader := FORMAT_READERS[name]).service != "s3"]
+    folders = {reader.format: formats.locate(reader.format) for reader in elsewhere}
+    keys = [key for folder in folders.values() for key in services.list_keys(folder)]
+    return {reader.service for reader in elsewhere}, formats.stored.location, keys
+
+
 def make_contenders(
     names: Sequence[str],
     accesses: Sequence[str],
@@ -174,12 +185,18 @@ def make_contenders(
     *,
     n_requests: int,
     read: Callable[[Read, Box], Values],
+    elsewhere: Mapping[str, Testbed] = MappingProxyType({}),
 ) -> list[Contender]:
-    """Make a contender of each access by each reader; `read` is what is timed after the opening."""
+    """Make a contender of each access by each reader; `read` is what is timed after the opening.
+
+    `elsewhere` are the services where readers read that do not speak S3.
+    """
     planned = []
     for access in accesses:
         for name in names:
-            steps = FormatRead(FORMAT_READERS[name], formats, testbed, n_requests, access)
+            reader = FORMAT_READERS[name]
+            place = {"s3": testbed, **elsewhere}[reader.service]
+            steps = FormatRead(reader, formats, place, n_requests, access)
             timed = partial(_read_box, read, steps.box)
             planned.append(
                 Contender(name, steps, point={"access": access}, group=access, read=timed)
@@ -240,9 +257,13 @@ def list_missing(names: Sequence[str]) -> dict[str, str]:
     Where a page is rendered from its record, one that is not installed is refused.
     """
     missing = {name: FORMAT_READERS[name].missing() for name in names}
-    return leave_out(
-        {name: f"pip install {' '.join(lacking)}" for name, lacking in missing.items() if lacking}
-    )
+    reasons = {
+        name: f"pip install {' '.join(lacking)}"
+        if lacking
+        else FORMAT_READERS[name].explain_absence()
+        for name, lacking in missing.items()
+    }
+    return leave_out({name: reason for name, reason in reasons.items() if reason})
 
 
 def choose_control(names: Sequence[str]) -> str:

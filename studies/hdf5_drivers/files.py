@@ -32,6 +32,8 @@ from helpers.arrays.readers import expected_warning, make_registry
 from studies.hdf5_drivers.drivers import (
     CONVERTED,
     ONE_VARIABLE,
+    SIX_VARIABLES,
+    TWELVE_VARIABLES,
     VARIABLES,
     Answer,
     Tree,
@@ -267,12 +269,16 @@ def write_references(target: Location, layout: str) -> None:
 _PART_NBYTES = 16 * 2**20  # of an upload
 _N_PARTS = 2  # in memory at a time
 _LAYOUT_GENERATION = (
-    7  # raise it when the same arguments make other layouts, or say other things of them
+    8  # raise it when the same arguments make other layouts, or say other things of them
 )
+
+_OF_A_BEAM = tuple(f"{CONVERTED}/{name}" for name in _read_product()["photons"])
 
 TASKS: Mapping[str, tuple[str, ...]] = {
     VARIABLES: THREE_VARIABLES,
     ONE_VARIABLE: THREE_VARIABLES[:1],
+    SIX_VARIABLES: _OF_A_BEAM[:6],
+    TWELVE_VARIABLES: _OF_A_BEAM,
 }
 """Variables that each task reads whole, one after the other."""
 
@@ -328,7 +334,7 @@ class StoredFile:
 
     def seen_from(self, location: Location) -> StoredFile:
         """Return the same file, reached as `location` is: its server, its interface and its keys."""
-        return replace(self, location=replace(location, prefix=self.location.prefix))
+        return replace(self, location=self.location.reached_as(location))
 
     def needed_nbytes(self, layout: str, task: str) -> int:
         """Count the stored bytes of the variables that a task reads, without metadata."""

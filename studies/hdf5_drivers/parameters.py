@@ -51,6 +51,18 @@ class Parameters(parameters.Parameters):
             },
             frozenset({"one_variable", "n_times", "processors", "store"}),
         ),
+        "share-of-file": OwnNotebook(
+            {
+                "reads": [
+                    "fsspec-readahead on original",
+                    "fsspec-tuned on original",
+                    "references on original",
+                    "references-64 on original",
+                    "obstore-whole on original",
+                ]
+            },
+            frozenset({"one_variable", "n_times", "processors"}),
+        ),
     }
 
     n_photons: Annotated[int, Field(ge=6000, le=10**10)] = Field(

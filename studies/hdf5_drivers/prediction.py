@@ -18,13 +18,15 @@ from wire.hdf5.prediction import choose_earthaccess, list_read_methods, predict_
 from wire.models.transfer import network_of
 
 
-def record_library(stored: StoredFile, layout: str) -> FileLayout:
-    """Note what the library asks for to open a layout and read the variables, nothing in between.
+def record_library(
+    stored: StoredFile, layout: str, names: Sequence[str] = THREE_VARIABLES
+) -> FileLayout:
+    """Note what the library asks for to open a layout and read variables, nothing in between.
 
     What decoding takes is estimated from their filters, as for any file.
     """
     with open_source(stored.locate(layout)) as file:
-        file_layout = record_reads(file, layout, THREE_VARIABLES, groups=())
+        file_layout = record_reads(file, layout, names, groups=())
     return replace(file_layout, references_nbytes=stored.references_nbytes[layout])
 
 

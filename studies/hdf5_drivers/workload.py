@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from helpers.arrays.reads import count_requests, max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from studies.hdf5_drivers.drivers import DRIVERS, VARIABLES, Driver, Tree, Values, prove, read_all
 from studies.hdf5_drivers.files import TASKS, StoredFile
+from wire.bed.locations import Location
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Testbed
 from wire.host import Scalar
@@ -107,22 +108,30 @@ Read = Callable[[Tree, Sequence[str]], Values]
 """What is timed after the opening: it takes the open file and the names of variables."""
 
 
+def list_services(reads: Iterable[str], stored: StoredFile) -> tuple[set[str], Location, list[str]]:
+    """List the services beside S3 that each "driver on layout" reads from, and a place and keys of what they read."""
+    pairs = {read.partition(" on ")[::2] for read in reads}
+    elsewhere = [(driver, layout) for driver, layout in pairs if DRIVERS[driver].service != "s3"]
+    keys = {stored.locate(layout).prefix for _, layout in elsewhere}
+    return {DRIVERS[driver].service for driver, _ in elsewhere}, stored.location, sorted(keys)
+
+
 def make_contenders(
     reads: Mapping[str, Sequence[str]],
     stored: StoredFile,
     testbed: Testbed,
     *,
     read: Read,
-    services: Mapping[str, Testbed] = MappingProxyType({}),
+    elsewhere: Mapping[str, Testbed] = MappingProxyType({}),
 ) -> list[Contender]:
     """Make a contender of each "driver on layout", by task, and a second copy of the first task's last.
 
-    `services` are where drivers read that do not speak S3.
+    `elsewhere` are the services where drivers read that do not speak S3.
     """
     contenders = []
     for task, names in reads.items():
         for driver, _, layout in (name.partition(" on ") for name in names):
-            place = {"s3": testbed, **services}[DRIVERS[driver].service]
+            place = {"s3": testbed, **elsewhere}[DRIVERS[driver].service]
             steps = FileRead(stored, place, DRIVERS[driver], layout, task)
             timed = partial(lambda names, tree: read(tree, names), TASKS[task])
             contenders.append(

@@ -32,6 +32,7 @@ REFERENCE = ROOT / "results" / "reference"
 RECORDS = (
     REFERENCE / "request-jumps" / "file-objects.csv",
     REFERENCE / "request-jumps" / "groups-and-arrays.csv",
+    REFERENCE / "request-jumps" / "earthaccess.csv",
     REFERENCE / "request-ledger" / "versions.csv",
 )
 """Records of the ledger, whichever of them is there."""

@@ -58,7 +58,58 @@ def test_every_table_is_listed_and_its_source_has_a_licence() -> None:
 
 def make_claim(**more: Any) -> published.PublishedClaim:
     """Make a claim of an invented source."""
-    return published.PublishedClaim(study="invented", says="it is so", **more)
+    alike_in = dict.fromkeys(published.RESPECTS, "alike")
+    return published.PublishedClaim(
+        **{"study": "invented", "says": "it is so", "alike_in": alike_in, **more}
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["alike"] * 5, "same"),
+        (["no matter"] * 5, "same"),
+        (["unlike"] * 4 + ["alike"], "same"),
+        (["unlike"] * 4 + ["no matter"], "not decided"),
+        (["alike"] * 4, "not decided"),
+        ([], "not decided"),
+    ],
+)
+def test_nothing_is_decided_without_likeness(words: list[str], expected: str) -> None:
+    """Whatever the rows say: a word for each respect, and of those that matter one that is alike."""
+    alike_in = dict(zip(published.RESPECTS, words, strict=False))
+    claim = make_claim(at_least=5, alike_in=alike_in, unlike="smaller")
+    assert published.judge_case(claim, Finding(9, 7, 12)) == expected
+
+
+def test_likeness_is_in_its_words() -> None:
+    """Another respect or word is refused, and so is *unlike* without how."""
+    with refused("it is so, alike_in", "weather", "of threads, bytes.*"):
+        make_claim(alike_in={"weather": "alike"})
+    with refused("it is so, unlike", "nothing", "how ours is not as theirs"):
+        make_claim(alike_in={"bytes": "unlike"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"at_least": 4},
+        {"at_most": 9.0},
+        {"is_comparable": False},
+        {"reproductions": (published.Reproduction(case="study/case", key="b"),)},
+    ],
+)
+def test_bounds_change_only_with_a_word(change: dict[str, Any]) -> None:
+    """What decides a claim is frozen; a new claim is not refused, and words alone are free."""
+    figures = (published.Reproduction(case="study/case", key="a"),)
+    bare: dict[str, Any] = {"at_least": 5, "reproductions": figures}
+    frozen = published.freeze_bounds({"a": make_claim(**bare)}, {})
+    changed = {**bare, **change}
+    with refused("claims.yaml, a", ".*bounds.json", ".*what was changed"):
+        published.freeze_bounds({"a": make_claim(**changed)}, frozen)
+    published.freeze_bounds({"a": make_claim(**bare, unit="MB")}, frozen)
+    said = published.freeze_bounds({"a": make_claim(**changed, changed="the bound was 5")}, frozen)
+    assert said["a"]["digest"] != frozen["a"]["digest"]
 
 
 def test_a_claim_has_one_figure_of_each_case() -> None:
@@ -206,7 +257,7 @@ def test_a_claim_and_its_finding_are_of_one_quantity(name: str) -> None:
 
 def test_tables_are_in_step(tmp_path: Path) -> None:
     """Committed tables are what `wire derive` writes of the committed records, once."""
-    tables = [published.VERDICTS, published.RATIOS]
+    tables = [published.VERDICTS, published.RATIOS, published.BOUNDS]
     assert published.write_tables(tmp_path) == [tmp_path / table.name for table in tables]
     assert not published.write_tables(tmp_path)
     for table in tables:
@@ -214,8 +265,29 @@ def test_tables_are_in_step(tmp_path: Path) -> None:
 
 
 def test_every_ratio_says_why_the_two_are_not_alike() -> None:
-    """Each published ratio next to ours has its reasons in its own line."""
+    """Each published ratio next to ours has its reasons in its own line, and a series without is refused."""
     assert pd.read_csv(published.RATIOS)["why"].notna().all()
+    with refused("ratios.yaml, t and cluster-scaling/x, why", allowed="in which respects"):
+        published.Series(
+            source="s",
+            table="t",
+            column="c",
+            published_rows="",
+            case="cluster-scaling/x",
+            measured_rows="",
+            base={"a": "a"},
+            compared={"b": "b"},
+            why=" ",
+        )
+
+
+def test_ratios_near_1_are_not_scored() -> None:
+    """A hit where there is nothing to predict moves no score, and a source without others has none."""
+    table = pd.DataFrame({"source": ["a", "a", "b"], "published": [4.0, 1.1, 1.2]})
+    scores = published.tabulate_scores(table.assign(ours=[2.0, 1.1, 1.2]))
+    assert scores.loc["all", ["n", "n_clear", "median_factor"]].tolist() == [3, 1, 2]
+    assert scores.loc["all", "always_1_factor"] == pytest.approx(4)
+    assert math.isnan(scores.loc["b", "near_percent"])
 
 
 def test_every_claim_has_its_verdict() -> None:

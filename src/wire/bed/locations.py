@@ -62,6 +62,10 @@ class Location:
         """Return the same place, reached by another address, such as a proxy's."""
         return replace(self, endpoint_url=endpoint_url)
 
+    def reached_as(self, other: Location) -> Location:
+        """Return the same bucket and prefix, reached as `other` is: its server, interface and keys."""
+        return replace(other, bucket=self.bucket, prefix=self.prefix)
+
     @property
     def path(self) -> str:
         """Bucket and prefix, as fsspec names a place."""

@@ -9,6 +9,7 @@ read, or how many groups or variables it saw. All requests from its beginning to
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import subprocess
@@ -99,6 +100,26 @@ def http_url(place: SimpleNamespace, name: str) -> str:
 def open_https(place: SimpleNamespace, name: str, options: Any) -> Any:
     """Open a public file by fsspec over HTTP, as it opens `https://`."""
     return use("fsspec").filesystem("http").open(http_url(place, name), **options)
+
+
+def open_earthaccess(place: SimpleNamespace, name: str, options: Any) -> Any:
+    """Open a granule by `earthaccess.open`, as it opens one outside AWS's us-west-2.
+
+    It needs a login at NASA, so a store is made without one: what it would request for that is not
+    counted, and its session has no token.
+    """
+    store = use("earthaccess.store").Store.__new__(use("earthaccess.store").Store)
+    store.auth, store.in_region = "none", False
+    store.get_fsspec_session = lambda: use("fsspec").filesystem("https")
+    described = {
+        "meta": {"concept-id": name, "provider-id": "any"},
+        "umm": {
+            "RelatedUrls": [{"Type": "GET DATA", "URL": http_url(place, name)}],
+            "DataGranule": {"ArchiveAndDistributionInformation": [{"Size": 61, "SizeUnit": "MB"}]},
+        },
+    }
+    [handle] = store.open([use("earthaccess.results").DataGranule(described)], **options)
+    return contextlib.closing(handle)
 
 
 def s3_url(place: SimpleNamespace, name: str) -> str:
@@ -382,6 +403,10 @@ _HTTPS = of_open(
     "h5py fsspec.implementations.http aiohttp", open_https, 'fsspec.open("https://...")',
     service="http",
 )  # fmt: skip
+_EARTHACCESS = of_open(
+    "h5py earthaccess fsspec.implementations.http aiohttp", open_earthaccess,
+    "earthaccess.open(granules)", service="http",
+)  # fmt: skip
 
 CLIENTS = {
     "s3fs-file": _S3FS,
@@ -394,6 +419,12 @@ CLIENTS = {
     "https-file": _HTTPS,
     "https-file-blocks": in_blocks(
         _HTTPS, open_https, 'fsspec.open("https://...", %s)' % BLOCKS_LINE
+    ),
+    "earthaccess": _EARTHACCESS,
+    "earthaccess-blocks": replace(
+        _EARTHACCESS,
+        accesses=of_files(open_earthaccess, FILES[:1], open_kwargs=BLOCKS),
+        line="earthaccess.open(granules, open_kwargs={...})",
     ),
     "xarray-url": LedgerClient(
         "xarray h5netcdf s3fs",

@@ -179,6 +179,8 @@ def trace(
             exceeded.append("not seen")
             where = f"{cut(places[0])}{f' and {len(places) - 1} more' * (len(places) > 1)}"
             say(f"--max is not judged: traffic was not seen, with {where}", err=True)
+        elif most and run.uncertain:
+            say(f"--max: not known whether all was seen: {run.uncertain[0]}", err=True)
     except Exception as error:  # ours, whatever it is: the program did what it did
         with suppress(OSError):
             say(f"wire trace: the report failed: {show(error)}", err=True)

@@ -74,6 +74,9 @@ def compare(head: Mapping[str, Any], base: Mapping[str, Any] | None) -> Iterator
         yield ""
         yield f"- {_quote(finding['title'])}: {_quote(finding['evidence'])}"
         yield f"  {_code(finding['line'])}"
+    for phrase in head.get("not_known", []):
+        yield ""
+        yield f"Not known whether seen: {_quote(phrase)}"
     for place in head.get("not_seen", []):
         yield ""
         yield f"Not seen: {_quote(place)}"

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["WITHIN_S", "explain_no_effect", "find", "find_causes", "find_clients", "report"]
 
 N_PRINTED = 4
+MOST_LINES = 100
+"""Lines of a program in which causes are sought that are worth a change only at several together."""
+
 _LEAST_S = 0.1  # that a change saves
 _LEAST_SHARE = 0.03  # of the run that a change of one phase saves
 _UNSEEN_NBYTES_PER_S = 50e6  # of a stream that no body shows
@@ -79,9 +82,8 @@ def find_causes(timeline: Timeline) -> list[Finding]:
     wall_s = _predict_wall(trace, networks.likely) - timeline.pauses_s
     findings = list[Finding]()
     absorbed = set[str]()
-    for number, phase in enumerate(timeline.phases):
-        candidates = _absorb(_seek_in_phase(phase, networks, wall_s))
-        for group in candidates:
+    for number, (phase, groups) in enumerate(_seek_in_phases(timeline.phases, networks, wall_s)):
+        for group in _absorb(groups):
             absorbed.update(group[0].cause.absorbs)
             findings.append(_make_finding(group, phase, number, wall_s, timeline))
     whole = Phase(trace, range(len(trace.rows)))
@@ -89,7 +91,7 @@ def find_causes(timeline: Timeline) -> list[Finding]:
         [candidate]
         for cause in REGISTRY.values()
         if cause.scope == "run" and cause.name not in absorbed
-        for candidate in _seek(cause, [trace], networks, wall_s)
+        for candidate in _choose(_seek(cause, [trace], networks), networks, wall_s)
     ]
     for group in _absorb(candidates):
         findings.append(_make_finding(group, whole, -1, wall_s, timeline))
@@ -124,24 +126,67 @@ def _sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     )  # fmt: skip
 
 
-def _seek_in_phase(phase: Phase, networks: _Networks, wall_s: float) -> list[list[_Candidate]]:
+def _seek_in_phases(
+    phases: Sequence[Phase], networks: _Networks, wall_s: float
+) -> list[tuple[Phase, list[list[_Candidate]]]]:
+    """Seek causes in each phase: those that are worth a change there, and those that are at all lines together.
+
+    A cause that is spread over fifty lines, none of which is worth a change alone, is one all the same.
+    Of such lines those count that waited longest.
+    """
+    sought = [
+        _seek_in_phase(phase, networks, wall_s, has_small=number < MOST_LINES)
+        for number, phase in enumerate(phases)
+    ]
+    spread_s = defaultdict[str, float](float)
+    for _, small in sought:
+        for candidate in small:
+            spread_s[candidate.cause.name] += candidate.saved_s
+    least_s = max(_LEAST_S, _LEAST_SHARE * wall_s)
+    return [
+        (
+            phase,
+            [
+                *groups,
+                *(
+                    [_bound(candidate, networks)]
+                    for candidate in small
+                    if spread_s[candidate.cause.name] >= least_s
+                ),
+            ],
+        )
+        for phase, (groups, small) in zip(phases, sought, strict=True)
+    ]
+
+
+def _seek_in_phase(
+    phase: Phase, networks: _Networks, wall_s: float, *, has_small: bool
+) -> tuple[list[list[_Candidate]], list[_Candidate]]:
     """Seek each cause in the whole phase, then in its stretches; where no line is known, in its pieces.
 
     The first of these in which there is any counts, so that what holds of all of a phase is reported
-    as one, and one concurrent read hides nothing.
+    as one, and one concurrent read hides nothing. The second list has causes of the whole phase that
+    save too little to be worth a change alone.
     """
-    groups = list[list[_Candidate]]()
+    groups, small = list[list[_Candidate]](), list[_Candidate]()
     for cause in REGISTRY.values():
         if cause.scope != "phase":
             continue
-        candidates = _seek(cause, [phase.trace], networks, wall_s)
+        if cause.rank and not has_small and not _is_long(phase.trace, wall_s):
+            continue
+        in_all = _seek(cause, [phase.trace], networks)
+        candidates = _choose(in_all, networks, wall_s)
         if not candidates and _is_long(phase.trace, wall_s):
-            candidates = _seek(cause, phase.stretches, networks, wall_s)
+            parts = [part for part in phase.stretches if _is_long(part, wall_s)]
+            candidates = _choose(_seek(cause, parts, networks), networks, wall_s)
             if not candidates and phase.trace.code_line is None:
-                candidates = _seek(cause, phase.pieces, networks, wall_s)
+                parts = [part for part in phase.pieces if _is_long(part, wall_s)]
+                candidates = _choose(_seek(cause, parts, networks), networks, wall_s)
         if candidates:
             groups.append(candidates)
-    return groups
+        else:
+            small += in_all
+    return groups, small
 
 
 def _is_long(trace: Trace, wall_s: float) -> bool:
@@ -152,21 +197,28 @@ def _is_long(trace: Trace, wall_s: float) -> bool:
     return trace.network is not None or trace.span_s >= max(_LEAST_S, _LEAST_SHARE * wall_s)
 
 
-def _seek(
-    cause: Cause, traces: Sequence[Trace], networks: _Networks, wall_s: float
+def _choose(
+    candidates: Sequence[_Candidate], networks: _Networks, wall_s: float
 ) -> list[_Candidate]:
-    """Seek a cause in parts of a phase; those in which a change is worth it."""
+    """Choose what is worth a change of the run, or makes its result wrong, with the bounds of its gain."""
+    least_s = max(_LEAST_S, _LEAST_SHARE * wall_s)
+    return [
+        _bound(candidate, networks)
+        for candidate in candidates
+        if not candidate.cause.rank or candidate.saved_s >= least_s
+    ]
+
+
+def _seek(cause: Cause, traces: Sequence[Trace], networks: _Networks) -> list[_Candidate]:
+    """Seek a cause in parts of a run; those that a change makes faster by more than a little."""
     candidates = list[_Candidate]()
     for trace in traces:
-        if cause.scope == "phase" and cause.rank and not _is_long(trace, wall_s):
-            continue
         evidence = cause.find(trace)
         if evidence is None or len(evidence.rows) < cause.least:
             continue
         candidate = _predict(cause, trace, evidence, networks)
-        least_s = max(_LEAST_S, candidate.base_s * (1 - 1 / WORTH), _LEAST_SHARE * wall_s)
-        if not cause.rank or candidate.saved_s >= least_s:
-            candidates.append(_bound(candidate, networks))
+        if not cause.rank or candidate.saved_s >= candidate.base_s * (1 - 1 / WORTH):
+            candidates.append(candidate)
     return candidates
 
 
@@ -365,6 +417,11 @@ def report(
                 notes.append(
                     f"gains are predicted from {trace.n_replayed:,} of {len(trace.rows):,} requests"
                 )
+            if (n_lines := len(timeline.phases)) > MOST_LINES:
+                notes.append(
+                    f"causes that save little at a line were sought in {MOST_LINES} of"
+                    f" {n_lines:,} lines, those that waited longest"
+                )
             findings = find_causes(timeline)
             whole = replace(counted, findings=findings, notes=notes)
             return replace(whole, verdict=write_verdict(whole))
@@ -458,6 +515,7 @@ def _list(run: Run, name: str) -> Report:
         on=name,
         predicted_s=run.wall_s,
         findings=[],
+        not_known=[*run.uncertain],
         not_seen=[*past, *tunnels, *run.missing, *run.remarks],
         refused=dict(refused.most_common()),
     )

@@ -19,7 +19,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection as CommandPipe
@@ -113,6 +114,7 @@ class Batch(NamedTuple):
     tunnels: list[Tunnel]
     processor_s: float  # of the gateway
     problem: str = ""  # why not all of it could be written into the log
+    own_ends: Sequence[tuple[str, int]] = ()  # of the gateway's connections to servers
 
 
 class Gateway:
@@ -136,6 +138,7 @@ class Gateway:
         self._log = RequestLog(settings.log_path, settings.secrets)
         self._collector = RowCollector(self._log.write_request)
         self.tunnels = list[Tunnel]()
+        self._own_ends = deque[tuple[str, int]]()  # threads append to it meanwhile
         self.unreadable = set[tuple[str, str]]()  # hosts, and clients that refused us
         self._lock, self._names = threading.Lock(), dict[int, str]()
         self._used_s = time.process_time()
@@ -201,7 +204,13 @@ class Gateway:
         for tunnel in (*ended, *self.tunnels):
             self._log.write_tunnel(tunnel)
         before_s, self._used_s = self._used_s, time.process_time()
-        return Batch(rows, ended, self._used_s - before_s, self._log.problem)
+        own_ends = [self._own_ends.popleft() for _ in range(len(self._own_ends))]
+        return Batch(rows, ended, self._used_s - before_s, self._log.problem, own_ends)
+
+    def note_server(self, server: socket.socket) -> None:
+        """Remember the near end of a connection to a server, so that nobody takes it for the program's."""
+        host, port = server.getsockname()[:2]
+        self._own_ends.append((host.removeprefix("::ffff:"), port))
 
 
 def has_token(process: psutil.Process, settings: Settings) -> bool:
@@ -322,6 +331,7 @@ class TracedConnection(RelayHook):
             if self._scheme == "http" and proxy is None:
                 self._explain(error)
             raise
+        self._gateway.note_server(server)
         if greeting and self._login is not None:
             server.sendall(add_login(greeting, self._login))
             answer = read_head(server)

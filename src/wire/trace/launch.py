@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
@@ -38,10 +39,11 @@ from wire.errors import (
     show,
 )
 from wire.trace import lines
+from wire.trace.closed import ClosedConnections
 from wire.trace.gateway import Batch, Settings, find_processes
 from wire.trace.request_log import LOG_NAME, identify_request, identify_tunnel, read_log
 from wire.trace.rows import METADATA_SERVICES, TOKEN, Bypass, Run, TracedRequest, Tunnel
-from wire.trace.sockets import ConnectionLook, find_descendants
+from wire.trace.sockets import ConnectionLook, End, find_descendants
 from wire.trace.trust import FILE_NAMES, mark_of
 
 SAMPLE_S = 0.02
@@ -52,6 +54,7 @@ GLANCE_S = 0.004  # between looks at their connections
 GLANCES_S = 0.05  # of a processor, which these looks may take besides
 BUSY = 0.02  # the most of a processor that looking may take
 STOP_TIMEOUT_S = 5.0
+_MOST_PLACES = 3  # that are named
 _START = """
 import sys
 sys.path[:0] = [sys.argv[1]]
@@ -66,32 +69,36 @@ SHIMS = Path(__file__).with_name("shims")
 _SESSIONS = ("HTTP_CLIENT", "HTTPS_CLIENT", "GCS_SESSION", "GS_SESSION")
 
 
-def make_environment(given: Mapping[str, str], *, port: int, settings: Settings) -> dict[str, str]:
+def make_environment(
+    user_environment: Mapping[str, str], *, port: int, settings: Settings
+) -> dict[str, str]:
     """Return the variables of a program whose requests go through the gateway.
 
     What the program reaches directly now, by `NO_PROXY`, it reaches through the gateway too.
     """
     url = f"http://127.0.0.1:{port}"
     names = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
-    found = {**given, TOKEN: settings.token, **dict.fromkeys(names, url)}
-    found |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(METADATA_SERVICES))
-    found[f"{TOKEN}_FOLDER"] = os.fspath(settings.folder)
+    variables = {**user_environment, TOKEN: settings.token, **dict.fromkeys(names, url)}
+    variables |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(METADATA_SERVICES))
+    variables[f"{TOKEN}_FOLDER"] = os.fspath(settings.folder)
     for name in BUNDLE_VARIABLES:
         if name in FILE_NAMES:
-            found[name] = os.fspath(settings.name_bundle(name))
-            found[f"{TOKEN}_{name}"] = given.get(name, "")
+            variables[name] = os.fspath(settings.name_bundle(name))
+            variables[f"{TOKEN}_{name}"] = user_environment.get(name, "")
     for session in _SESSIONS:
         name = f"FSSPEC_{session}_KWARGS"
         try:
-            found[name] = json.dumps({**json.loads(given.get(name, "{}")), "trust_env": True})
+            variables[name] = json.dumps(
+                {**json.loads(user_environment.get(name, "{}")), "trust_env": True}
+            )
         except (ValueError, TypeError):
             continue  # it is for fsspec to say what is wrong with it
     host, number = "127.0.0.1", str(port)
-    found |= {"TILEDB_VFS_S3_PROXY_HOST": host, "TILEDB_VFS_S3_PROXY_PORT": number}
-    found["TILEDB_VFS_S3_PROXY_SCHEME"] = "http"
-    places = [os.fspath(SHIMS), given.get("PYTHONPATH", "")]
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, places))
-    return found
+    variables |= {"TILEDB_VFS_S3_PROXY_HOST": host, "TILEDB_VFS_S3_PROXY_PORT": number}
+    variables["TILEDB_VFS_S3_PROXY_SCHEME"] = "http"
+    places = [os.fspath(SHIMS), user_environment.get("PYTHONPATH", "")]
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+    return variables
 
 
 def run(
@@ -112,10 +119,10 @@ def run(
     if sys.platform != "linux":
         raise UserError("wire trace", f"on {sys.platform}", "Linux, which tells who connects")
     _fill_standard_streams()
-    given = {**os.environ, **(environment or {})}
+    user_environment = {**os.environ, **(environment or {})}
     for name in ("https_proxy", "http_proxy", "all_proxy"):
         for variable in (name, name.upper()):  # of a user's own, which the gateway has to ask
-            url = given.get(variable, "")
+            url = user_environment.get(variable, "")
             if "://" in url and urlsplit(url).scheme != "http":
                 raise UserError(variable, url, "http://HOST:PORT with wire trace")
     try:
@@ -133,18 +140,22 @@ def run(
         log=None if log is None else log.absolute(),
         secrets=find_command_secrets(command),
     )
-    guard = _Guard(settings, given)
-    theirs = make_environment(given, port=guard.port, settings=settings)
+    guard = _Guard(settings, user_environment)
+    program_environment = make_environment(user_environment, port=guard.port, settings=settings)
+    closed = ClosedConnections()  # before the program's first
+    digest = hashlib.sha256() if is_silent else None
     try:
-        return _run(command, theirs, guard, hashlib.sha256() if is_silent else None)
+        return _run(command, program_environment, guard, closed, digest)
     finally:
         guard.stop()
+        closed.close()
 
 
 def _run(
     command: Sequence[str],
     env: Mapping[str, str],
     guard: _Guard,
+    closed: ClosedConnections,
     digest: hashlib._Hash | None,
 ) -> Run:
     before_s, begin_s, started_s = _reaped_s(), time.time(), time.perf_counter()
@@ -157,7 +168,7 @@ def _run(
             problem = f"{show(command[0])}; {describe_system_error(error)}"
             raise UserError("COMMAND", problem, "a program on PATH") from error
         pass_on(child.send_signal)
-        watch = _Watch(child.pid, guard.port)
+        watch = _Watch(child.pid, guard.port, closed=closed)
         reader = threading.Thread(target=_digest, args=(child.stdout, digest), daemon=True)
         reader.start()
         code = child.wait()
@@ -167,6 +178,12 @@ def _run(
     used_s = max(used[-1][1] if used else 0.0, _reaped_s() - before_s)
     samples = lines.read_samples(Path(env[f"{TOKEN}_FOLDER"]) / "samples")
     guard.finish()
+    bypassed = watch.find_bypassed(samples.values())
+    uncertain = closed.find_unattributed(
+        own_ends={*guard.own_ends, ("127.0.0.1", guard.port)},
+        own_ports=watch.find_served_ports(samples.values()),
+        own_places={bypass.address for bypass in bypassed},
+    )
     return Run(
         rows=guard.rows,
         sites=lines.locate(guard.rows, samples, watch.parents),
@@ -174,7 +191,8 @@ def _run(
         begin_s=begin_s,
         exit_code=code if code >= 0 else 128 - code,
         processor_s=[(begin_s, 0.0), *used, (begin_s + wall_s, used_s)],
-        bypassed=watch.find_bypassed(samples.values()),
+        bypassed=bypassed,
+        uncertain=describe_uncertain(uncertain, is_complete=closed.is_complete),
         unread=guard.tunnels,
         gateway_s=guard.processor_s,
         output_digest=digest.hexdigest() if digest else None,
@@ -230,25 +248,25 @@ def _is_at_terminal() -> bool:
 @contextmanager
 def _signals_for_program() -> Iterator[Callable[[Callable[[int], None]], None]]:
     """Leave signals to the program: those of a terminal reach it anyway, all others are passed on."""
-    send: list[Callable[[int], None]] = []
+    senders: list[Callable[[int], None]] = []
     of_terminal = (signal.SIGINT, signal.SIGQUIT) if _is_at_terminal() else ()
 
     def handle(number: int, _frame: object) -> None:
-        for one in send if number not in of_terminal else ():
-            one(number)
+        for send_signal in senders if number not in of_terminal else ():
+            send_signal(number)
 
     # the last two as batch systems send them before a job's time is over
     of_job = (signal.SIGUSR1, signal.SIGUSR2)
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, *of_job)
     is_main = threading.current_thread() is threading.main_thread()
     # one that is ignored stays so, for the program too, which does not inherit a handler
-    wanted = [each for each in numbers if is_main and signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, handle) for each in wanted}
+    handled = [n for n in numbers if is_main and signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in handled}
     try:
-        yield send.append
+        yield senders.append
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Guard:
@@ -259,6 +277,7 @@ class _Guard:
         self._listener = listen()
         self.port = int(self._listener.getsockname()[1])
         self.rows, self.tunnels = list[TracedRequest](), list[Tunnel]()
+        self.own_ends = list[End]()  # of the gateway's connections to servers
         self.remarks, self.missing, self.processor_s = list[str](), list[str](), 0.0
         self._is_over, self._begin_s = False, time.monotonic()
         self._start()
@@ -267,18 +286,18 @@ class _Guard:
 
     def _start(self) -> None:
         """Start a gateway at the port."""
-        self._pipe, theirs = Pipe()
-        shared = [theirs.fileno(), self._listener.fileno()]
+        self._pipe, gateway_pipe = Pipe()
+        shared = [gateway_pipe.fileno(), self._listener.fileno()]
         # the folder that the program is in may hold modules with our names, or Python's
         places = [
             os.path.abspath(place) for place in sys.path if place not in ("", ".", os.getcwd())
         ]
-        ours = str(Path(wire.__file__).parents[1])
+        source_folder = str(Path(wire.__file__).parents[1])
         log = self._settings.folder / "gateway.log"  # the program's output is its own
         try:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-c", _START, ours, *map(str, shared), *places],
+                    [sys.executable, "-I", "-c", _START, source_folder, *map(str, shared), *places],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -286,7 +305,7 @@ class _Guard:
                     env=dict(self._environment),
                     start_new_session=True,  # the terminal's signals are for the program
                 )
-            theirs.close()
+            gateway_pipe.close()
             self._pipe.send(self._settings)
             refusal = self._pipe.recv()
         except EOFError:
@@ -315,6 +334,7 @@ class _Guard:
                     self.rows += batch.rows
                     self.tunnels += batch.tunnels
                     self.processor_s += batch.processor_s
+                    self.own_ends += batch.own_ends
                     unwritten = f"requests could not be written as they ended: {batch.problem}"
                     if batch.problem and unwritten not in self.remarks:
                         self.remarks.append(unwritten)
@@ -344,9 +364,9 @@ class _Guard:
 
     def finish(self) -> None:
         """Take the last rows; a gateway stays for as long as processes that the program left."""
-        left = find_processes(self._settings)
-        if left:
-            names = ", ".join(f"{each.pid} {_name_of(each)}" for each in left)
+        remaining = find_processes(self._settings)
+        if remaining:
+            names = ", ".join(f"{process.pid} {_name_of(process)}" for process in remaining)
             self.remarks.append(f"still running, and traced no more: {names}")
         self.stop()
 
@@ -369,11 +389,17 @@ class _Guard:
 class _Watch:
     """Look at the processes of a program while it runs."""
 
-    def __init__(self, pid: int, port: int, ignored_pids: Set[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        pid: int,
+        port: int,
+        ignored_pids: Set[int] = frozenset(),
+        closed: ClosedConnections | None = None,
+    ) -> None:
         self._ignored_pids = ignored_pids  # such as the gateway's, where it is a child
         self.bypassed = list[Bypass]()
         self.parents = dict[int, int]()  # by process, the one that started it
-        self._sockets, self._names = ConnectionLook(port), dict[int, str]()
+        self._sockets, self._names = ConnectionLook(port, closed), dict[int, str]()
         self._root = psutil.Process(pid)
         self._used_s = dict[psutil.Process, float]()
         self._samples = list[tuple[float, float]]()
@@ -397,18 +423,24 @@ class _Watch:
 
         What goes to a port that the program itself listens at is none.
         """
-        found = list(self.bypassed)
+        bypassed = list(self.bypassed)
         processes = [*samples]
-        served = self._sockets.served_ports.union(*(one.served_ports for one in processes))
+        served = self.find_served_ports(processes)
         for process in processes:
             for _, _, host, port in process.connections:
                 if port in served and ipaddress.ip_address(host).is_loopback:
                     continue
                 name = self._names.get(process.pid, "python")
                 address = f"{host}:{port}"
-                if (process.pid, address) not in {(one.pid, one.address) for one in found}:
-                    found.append(Bypass(process.pid, name, address))
-        return found
+                if (process.pid, address) not in {
+                    (bypass.pid, bypass.address) for bypass in bypassed
+                }:
+                    bypassed.append(Bypass(process.pid, name, address))
+        return bypassed
+
+    def find_served_ports(self, samples: Iterable[lines.ProcessSamples]) -> set[int]:
+        """Return the ports at which the program itself listens."""
+        return self._sockets.served_ports.union(*(process.served_ports for process in samples))
 
     def _watch(self) -> None:
         pause_s = look_s = 0.0
@@ -441,8 +473,8 @@ class _Watch:
 
     def _glance(self) -> None:
         """Find the connections past the gateway that are new."""
-        known = [process.pid for process in list(self._used_s)]
-        pids = {*find_descendants(self._root.pid), *known} - self._ignored_pids
+        watched_pids = [process.pid for process in list(self._used_s)]
+        pids = {*find_descendants(self._root.pid), *watched_pids} - self._ignored_pids
         for pid in pids:
             if name := read_name(pid):
                 self._names[pid] = name
@@ -450,7 +482,7 @@ class _Watch:
                 self.parents[pid] = read_parent(pid)
         for pid, host, port in self._sockets.find_new(pids):
             name, address = self._names.get(pid, ""), f"{host}:{port}"
-            if (pid, address) not in {(one.pid, one.address) for one in self.bypassed}:
+            if (pid, address) not in {(bypass.pid, bypass.address) for bypass in self.bypassed}:
                 self.bypassed.append(Bypass(pid, name, address, find_remedy(pid, name)))
 
 
@@ -466,6 +498,19 @@ REMEDIES = {
     " NODE_EXTRA_CA_CERTS=$SSL_CERT_FILE for it",
 }
 """What has a program's connections go through the gateway, by what opens them."""
+
+
+def describe_uncertain(places: Sequence[str], *, is_complete: bool) -> list[str]:
+    """Describe connections of which nobody knows whose they were, in a phrase."""
+    if places:
+        counts = Counter(places).most_common()
+        hosts = ", ".join(place for place, _ in counts[:_MOST_PLACES])
+        more = f" and {len(counts) - _MOST_PLACES} more" * (len(counts) > _MOST_PLACES)
+        n, s = len(places), "s" * (len(places) > 1)
+        return [f"{n:,} short connection{s} to {hosts}{more}: the program's or another program's"]
+    if is_complete:
+        return []
+    return ["connections of a few milliseconds, which this system did not report"]
 
 
 def read_name(pid: int) -> str:

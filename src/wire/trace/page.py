@@ -88,6 +88,7 @@ def _write_document(run: Run, report: Report, command: Sequence[str], max_rows: 
         f'<p class="facts">{_safe(_summarise(report))}</p>',
         *_write_findings(report),
         *(f"<p>{_safe(note)}</p>" for note in report.notes),
+        *(f"<p><b>Not known whether seen:</b> {_safe(line)}</p>" for line in report.not_known),
         *(f"<p><b>Not seen:</b> {_safe(line)}</p>" for line in report.not_seen),
         "<h2>Each request, in the order in which they began</h2>",
         "<p>A staircase is a chain: each step waited for the one before.",

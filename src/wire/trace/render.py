@@ -32,12 +32,17 @@ def render(report: Report, command: Sequence[str]) -> Iterator[str]:
 def _render(report: Report, command: Sequence[str]) -> Iterator[str]:
     yield report.verdict
     if not report.n_requests:
-        yield from (f"not seen: {place}" for place in report.not_seen)
+        yield from _list_unseen(report)
         return
     yield from _summarise(report)
     yield from _write_account(report)
     yield from _list_changes(report, command)
     yield from report.notes
+    yield from _list_unseen(report)
+
+
+def _list_unseen(report: Report) -> Iterator[str]:
+    yield from (f"not known whether seen: {phrase}" for phrase in report.not_known)
     yield from (f"not seen: {place}" for place in report.not_seen)
 
 

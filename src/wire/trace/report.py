@@ -79,6 +79,8 @@ class Report:
     predicted_s: float  # wall time there
     findings: list[Finding]  # the most serious first
     not_seen: list[str]
+    # traffic that may be the program's and may be another's
+    not_known: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # on how far the findings reach
     # answers from 400 on, and requests without one, by status
     refused: dict[int, int] = field(default_factory=dict)

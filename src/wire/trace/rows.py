@@ -115,6 +115,8 @@ class Run:
     remarks: Sequence[str] = ()
     # what no row has because the trace itself was ended or could not be written: a phrase each
     missing: Sequence[str] = ()
+    # what may be the program's and may be another's, so that it is not known whether it was seen
+    uncertain: Sequence[str] = ()
     # the line of the program that each row is for, in their order; None where nothing tells
     sites: Sequence[CallSite | None] = ()
 
@@ -130,6 +132,8 @@ class Run:
         return [*dict.fromkeys([*unread, *past, *self.missing])]
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all that the program exchanged is in the rows."""
-        return not self.unseen
+    def is_whole(self) -> bool | None:
+        """Whether all that the program exchanged is in the rows; None where that is not known."""
+        if self.unseen:
+            return False
+        return None if self.uncertain else True

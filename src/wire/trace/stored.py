@@ -109,6 +109,7 @@ def redact_run(run: Run, command: Sequence[str]) -> tuple[Run, list[str]]:
         ],
         remarks=[clean_text(remark) for remark in run.remarks],
         missing=[clean_text(phrase) for phrase in run.missing],
+        uncertain=[clean_text(phrase) for phrase in run.uncertain],
     )
     return clean_run, words
 

@@ -79,6 +79,8 @@ class FormatReader:
     packages: tuple[str, ...] = ()  # that have to be installed
     # whether a connection goes on while the chunk it brought is decoded
     is_overlapped: bool = False
+    service: str = "s3"  # who serves the format: s3, or one of `helpers.arrays.services`
+    explain_absence: Callable[[], str] = str  # why its service cannot run here, or nothing
 
     color = marker = ""  # figures of formats draw accesses
 

@@ -32,6 +32,7 @@ from wire.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, ReadMethod, choos
 Values = list[NDArray[Any]]
 
 VARIABLES, ONE_VARIABLE = "variables", "one variable"
+SIX_VARIABLES, TWELVE_VARIABLES = "six variables", "twelve variables"
 
 
 class Tree:
@@ -189,7 +190,7 @@ class Driver:
     description: str  # one line for readers of the book
     packages: tuple[str, ...]  # that it imports, whose versions decide what it does
     method: ReadMethod  # what it is to the model, which says what comes between library and network
-    service: str = "s3"  # who serves the file: s3, or one of `services.SERVICES`
+    service: str = "s3"  # who serves the file: s3, or one of `helpers.arrays.services`
     n_concurrent: int = 0  # concurrent requests, where the model has another number
     # settings of the client and of the library above it; what is not named is at its default
     settings: Settings = field(default_factory=dict)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from helpers.arrays.services import open_services
 from studies.hdf5_drivers import files
 from studies.hdf5_drivers.drivers import DRIVERS
 from studies.hdf5_drivers.files import FILE_LAYOUTS, Granule
-from studies.hdf5_drivers.services import open_services
-from studies.hdf5_drivers.workload import FileRead
+from studies.hdf5_drivers.workload import FileRead, list_services
 from tests.stores import make_location
 from wire.bed.networks import get_profile
 from wire.bed.proxy import open_proxy
@@ -23,7 +23,7 @@ def services(way: FileRead) -> Iterator[dict[str, Testbed]]:
     names = [name for name, driver in DRIVERS.items() if driver.service != "s3"]
     reads = [f"{name} on original" for name in names if not DRIVERS[name].explain_absence()]
     loopback = get_profile("loopback")
-    with open_services(reads, way.stored, loopback, seed=0, dilation=1.0) as opened:
+    with open_services(*list_services(reads, way.stored), loopback) as opened:
         yield {"s3": way.testbed, **opened}
 
 

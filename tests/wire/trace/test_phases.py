@@ -272,3 +272,25 @@ def test_a_store_that_refuses_is_not_to_be_asked_more() -> None:
 
     assert "in-turn" in name_causes(404)
     assert name_causes(503) == {"throttled"}
+
+
+@pytest.mark.parametrize(("busy_s", "is_found"), [(5.0, True), (4000.0, False)])
+def test_a_cause_that_is_spread_over_many_lines_is_one(busy_s: float, is_found: bool) -> None:
+    """Fifty lines, each with two hundredths of the run, add up; of a run that computes they do not."""
+    program = planted.Program()
+    program.agent = "Boto3/1.43"
+    for number in range(50):
+        program.at(10 * number + 10, function=f"read_{number}")
+        for i in range(20):
+            program.wait(f"/b/{number}/{i}.bin")
+    program.pause(busy_s, busy=True)
+    report = findings.report(program.end())
+    spread = [finding for finding in report.findings if finding.name == "in-turn"]
+    assert bool(spread) == is_found
+    shares = [phase.waited_s / report.wall_s for phase in report.phases]
+    assert max(shares) < 0.03 and len(shares) == 50
+    if is_found:
+        lines = {report.phases[finding.phase].code_line for finding in spread}
+        assert len(lines) == 50
+        saved_s = sum(finding.saved_s for finding in spread)
+        assert saved_s > 0.5 * (report.wall_s - busy_s)
