@@ -182,3 +182,22 @@ def test_a_secret_in_a_line_of_code_is_blacked_out(tmp_path: Path) -> None:
     for path in tmp_path.iterdir():
         assert "wJalrX" not in path.read_text(), path
     assert "S3FileSystem" in (tmp_path / "trace.json").read_text()
+
+
+ZARRITA = Path(__file__).with_name("zarrita.har")
+"""A page in Chromium that reads 24 chunks of an array with zarrita, one selection after the other."""
+
+
+def test_an_array_in_a_browser_has_its_cause() -> None:
+    """What zarrita asked for is told apart, and that it asked in turn is the one cause."""
+    run, command = stored.read_har(ZARRITA)
+    report = findings.report(run)
+    assert (command, run.exit_code) == ([], None)
+    assert report.kinds == {"chunk": 24, "object": 2, "metadata": 1}
+    (finding,) = report.findings
+    assert finding.name == "in-turn"
+    paths = [run.rows[place].key for place in finding.rows]
+    assert {path for path in paths if ".zarr/c/" in path} == {
+        f"/temperature.zarr/c/{day}/0/0" for day in range(24)
+    }
+    assert finding.gain > 2

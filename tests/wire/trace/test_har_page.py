@@ -14,7 +14,7 @@ import pytest
 
 from tests.browser import open_browser
 from tests.wire.trace.test_findings import chain, run_of
-from tests.wire.trace.test_har import browse, write_archive
+from tests.wire.trace.test_har import ZARRITA, browse, write_archive
 from tests.wire.trace.test_report import look_before_each
 from wire.trace import analysis, findings, stored
 from wire.trace import page as page_of_trace
@@ -187,6 +187,13 @@ def test_the_same_is_found_in_each_archive(tmp_path: Path) -> None:
     for name in ("line", "setup", "wait", "body", "bytes", "from"):
         values = drawn[name] if isinstance(drawn[name], list) else [drawn[name]] * drawn["n"]
         assert pages["example"]["columns"][name] == pytest.approx(values, abs=1), name
+
+
+def test_an_array_in_a_browser_has_its_cause(tmp_path: Path) -> None:
+    """The page finds what Python finds in what zarrita asked for in Chromium, and advises on it first."""
+    page = analyse_in_node(tmp_path, {"zarrita": ZARRITA.read_text()})["zarrita"]
+    assert_equal(page, stored.read_har(ZARRITA)[0])
+    assert [cause["name"] for cause in page["causes"]] == ["in-turn"]
 
 
 def test_main_causes_are_chosen_and_marked(tmp_path: Path) -> None:
