@@ -60,7 +60,7 @@ import numpy
 if "dataset" in globals():
     with open("chunks.json", "w") as file:
         json.dump({name: len(sizes) for name, sizes in dataset.chunks.items()}, file)
-for name in {"temperature", "heights", "reflectivity", "batch"} & globals().keys():
+for name in {"temperature", "heights", "reflectivity", "batch", "samples"} & globals().keys():
     numpy.save(f"{name}.npy", globals()[name])
 """
 
@@ -262,6 +262,18 @@ def _draws_boxes(world: World, folder: Path, trace: list[RequestRow]) -> None:
     np.save(folder / "temperature.npy", WRITTEN["temperature"])
 
 
+def _reads_chunks_once(world: World, folder: Path, trace: list[RequestRow]) -> None:
+    """Each step comes once, in another order than it is stored, and each chunk is requested once."""
+    samples = np.load(folder / "samples.npy")
+    (folder / "samples.npy").unlink()
+    assert not np.array_equal(samples, WRITTEN["temperature"])
+    order = [int(np.flatnonzero(WRITTEN["temperature"][:, 0, 0] == step[0, 0])[0]) for step in samples]  # fmt: skip
+    assert sorted(order) == [*range(24)]
+    chunks = [row.key for row in trace if "/temperature/c/" in row.key]
+    assert len(chunks) == len({*chunks}) == 24
+    np.save(folder / "temperature.npy", samples[np.argsort(order)])
+
+
 def _opens_one_sweep(world: World, folder: Path, trace: list[RequestRow]) -> None:
     """No chunk of another sweep is requested, nor the times before the sweep is chosen."""
     chunks = [row.key for row in trace if "/c/" in row.key or row.key.endswith("/c")]
@@ -313,6 +325,7 @@ _ALSO: dict[str, Callable[[World, Path, list[RequestRow]], None]] = {
     "Keep opened datasets in a process": _opens_once,
     "Load random boxes": _draws_boxes,
     "Open a tree of groups": _opens_one_sweep,
+    "Shuffle chunks, then samples": _reads_chunks_once,
     "Open netCDF through Dask": _keeps_blocks,
     "Keep chunks for tiles": _reads_a_chunk_once,
     "Open many netCDF files": _makes_few_tasks,
