@@ -9,6 +9,13 @@ STUDY = Study(
         "formats-of-2022": "csv-over-parquet",
         "formats-at-size": "csv-over-parquet",
         "many-files": "files-by-recipe",
+        "many-steps": "stored-chunks-cost",
     },
-    by_name=("stores-of-2020", "formats-of-2022", "formats-at-size", "many-files"),
+    by_name=(
+        "stores-of-2020",
+        "formats-of-2022",
+        "formats-at-size",
+        "many-files",
+        "many-steps",
+    ),
 )
