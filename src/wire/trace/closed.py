@@ -78,9 +78,9 @@ class ClosedConnections:
             return
         pair = frozenset((entry.near, entry.far))
         _, before_nbytes = self._pairs.get(pair, (entry.far, 0))
-        far = entry.near if entry.near[1] in self._listening else entry.far
+        server = entry.near if entry.near[1] in self._listening else entry.far
         if len(self._pairs) < _MOST_PAIRS:
-            self._pairs[pair] = far, max(nbytes, before_nbytes)
+            self._pairs[pair] = server, max(nbytes, before_nbytes)
         else:
             self.is_complete = False
 
@@ -117,14 +117,14 @@ class ClosedConnections:
         """
         self.take()
         places = list[str]()
-        for pair, (far, nbytes) in self._pairs.items():
+        for pair, (server, nbytes) in self._pairs.items():
             is_known = pair in self._others or any(
                 end in own_ends or end[1] in own_ports or f"{end[0]}:{end[1]}" in own_places
                 for end in pair
             )
             if nbytes and not is_known:
                 listening = [end for end in pair if end[1] in self._listening]
-                host, port = listening[0] if len(listening) == 1 else far
+                host, port = listening[0] if len(listening) == 1 else server
                 places.append(f"{host}:{port}")
         return places
 
