@@ -17,6 +17,7 @@ import pandas as pd
 import yaml
 
 from helpers.benchmark.record import read_records, schema
+from helpers.findings import SUFFIX as FINDINGS_SUFFIX
 from helpers.findings import read_findings
 from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT
@@ -54,6 +55,7 @@ from wire.errors import UserError, copy_redacted, redact_tree
 from wire.files import check_name
 
 # What a page may show or need besides the executed notebooks.
+_EXPLORER = "explorer"
 _SOURCES = ("_config.yml", "_toc.yml", "pages/*", "_static", "_ext")
 # A figure of a case on another page: that of the results that the book shows.
 _PICTURE = re.compile(r"_generated/figures/([\w-]+/[\w-]+)/([\w-]+)\.svg")
@@ -101,6 +103,8 @@ def _stage_page(page: Page, into: Path) -> None:
             copy_redacted(source, target.with_suffix(suffix))
     download = into / "_generated" / "records" / f"{page.notebook}-{page.case}.csv"
     download.parent.mkdir(exist_ok=True)
+    if (findings := target.with_suffix(FINDINGS_SUFFIX)).exists():
+        shutil.copy2(findings, download.with_suffix(FINDINGS_SUFFIX))
     with (
         target.with_suffix(".csv").open(newline="") as rows,
         download.open("w", newline="") as file,
@@ -132,12 +136,18 @@ def _stage_gap(name: str, title: str, into: Path) -> None:
 
 
 def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
-    """Append cases that the table of contents does not know under their notebook's overview."""
+    """Append cases that the table of contents does not know under their notebook's overview.
+
+    A notebook that has none stands under the explorer, which says how cases become pages.
+    """
     toc = yaml.safe_load(toc_path.read_text(encoding="utf-8"))
     listed = {name for name, _ in walk_toc(toc)}
     for page in pages:
         if page.is_shown and page.name not in listed:
-            chapters = [entry for entry in toc["chapters"] if entry["file"] == page.notebook]
+            places = (page.notebook, _EXPLORER)
+            chapters = [
+                entry for name in places for entry in toc["chapters"] if entry["file"] == name
+            ]
             if not chapters:
                 raise UserError(
                     "_toc.yml",

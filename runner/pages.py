@@ -17,7 +17,7 @@ import yaml
 from helpers.benchmark.record import read_records
 from helpers.benchmark.statistics import busy_share, measured
 from helpers.cost_tables import count_run
-from helpers.findings import NOISE, UNSTABLE_ABOVE, Finding, read_findings
+from helpers.findings import NOISE, QUOTED, UNSTABLE_ABOVE, Finding, read_findings
 from helpers.paths import ROOT
 from helpers.plotting.tables import format_digits
 from runner import foreign
@@ -175,7 +175,22 @@ def render_page(page: Page) -> dict[str, Any]:
     parts = [heading, _render_noise(page), rest, _render_origin(page)]
     first["source"] = "\n\n".join(part.strip() for part in parts if part) + "\n"
     fold(cells)
+    notebook["cells"] = [shown for cell in cells for shown in _offer_findings(cell, page)]
     return notebook
+
+
+def _offer_findings(cell: dict[str, Any], page: Page) -> Cells:
+    """Replace the table of a page's findings, whose keys say little to a reader, by a link to their file."""
+    outputs = cell.get("outputs", [])
+    tables = ("".join(output.get("data", {}).get("text/html", "")) for output in outputs)
+    if not any(f"<th>{QUOTED}</th>" in table for table in tables):
+        return [cell]
+    link = f"</_generated/records/{page.notebook}-{page.case}.findings.csv>"
+    text = f"All of them, with intervals, units and noise: {{download}}`findings as CSV {link}`."
+    return [
+        cell | {"outputs": []},
+        {"cell_type": "markdown", "id": "findings", "metadata": {}, "source": text},
+    ]
 
 
 def is_of_case(cell: dict[str, Any], case: str) -> bool:

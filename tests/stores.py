@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -31,6 +32,18 @@ def make_location(server: Server, bucket: str) -> Location:
     if bucket not in [each["Name"] for each in client.list_buckets()["Buckets"]]:
         client.create_bucket(Bucket=bucket)
     return location
+
+
+def allow_everybody(location: Location) -> None:
+    """Let everybody read the objects of a bucket, without a signature."""
+    allowed = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": "s3:GetObject",
+        "Resource": f"arn:aws:s3:::{location.bucket}/*",
+    }
+    policy = {"Version": "2012-10-17", "Statement": [allowed]}
+    location.botocore().put_bucket_policy(Bucket=location.bucket, Policy=json.dumps(policy))
 
 
 def make_sample(shape: tuple[int, ...] = SHAPE, seed: int = 0) -> SampleArray:

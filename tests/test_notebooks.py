@@ -96,6 +96,7 @@ def test_defaults_make_a_whole_record(executed: Path) -> None:
 MEASURED = {
     "caching-costs": {"titiler-core", "titiler-xarray", "redis", "locust", "uvicorn"},
     "caching-costs.four-caches": {"titiler-xarray", "redis", "locust"},
+    "caching-costs.published-size": {"titiler-xarray", "redis", "locust"},
     "chunk-shape": {"netCDF4", "dask", "HDF5 of netCDF4", "zarr"},
     "chunk-shape.balanced": {"dask"},
     "cluster-scaling": {"zarrs", "obstore", "s3fs", "distributed", "virtualizarr", "h5netcdf"},

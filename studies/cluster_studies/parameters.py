@@ -39,6 +39,21 @@ class Parameters(ClusterParameters):
             },
             _NOT_READ_THERE,
         ),
+        "many-steps": OwnNotebook(
+            {
+                "dataset": "enlarged-ocean-temperature",
+                "array_shape": [600, 1, 20, 30],
+                "chunk_shape": [1, 1, 20, 30],
+                "contenders": [
+                    "long-recipe",
+                    "long-objects",
+                    "long-stored-chunks",
+                    "long-icechunk",
+                ],
+                "n_workers": [2],
+            },
+            _NOT_READ_THERE,
+        ),
     }
 
     dataset: str = Field("enlarged-relief", description="entry of catalog.yml that is made here")

@@ -15,7 +15,7 @@ from helpers.benchmark.record import read_published
 from helpers.benchmark.statistics import Interval, log_noise, name_ratio, paired_ratio
 from helpers.findings import Finding, read_findings
 from helpers.paths import ROOT
-from studies.request_ledger.client_process import GAPS, scatter
+from studies.request_ledger.clients import GAPS, scatter
 from studies.request_ledger.findings import KEY
 from wire.bed.networks import get_profile
 from wire.models.transfer import Network, Step, network_of, replay

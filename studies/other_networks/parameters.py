@@ -8,7 +8,7 @@ from pydantic import Field
 
 from helpers import parameters
 from helpers.parameters import RECORD, SLOWED, Dilation, OneOf, Profile, RecordName, Seed
-from studies.request_ledger.client_process import GAPS
+from studies.request_ledger.clients import GAPS
 from studies.request_ledger.parameters import Shape
 from studies.request_ledger.workload import LAYOUTS, SELECTING
 

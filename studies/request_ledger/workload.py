@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import json
-import os
-import select
-import signal
-import subprocess
 import tempfile
 import zlib
 from collections import Counter
@@ -22,18 +16,20 @@ from typing import Any
 import numpy as np
 import obstore
 
+import helpers.session
 from helpers.arrays.reads import max_in_flight
 from helpers.benchmark.contender import CheckError, Contender, Steps
 from helpers.paths import ROOT
-from studies.request_ledger import client_process
-from studies.request_ledger.client_process import CLIENTS, GAPS
-from studies.request_ledger.environments import HERE, Environment, make_environment
-from studies.request_ledger.written import GROUPS, Stored, small_variables
+from studies.request_ledger import clients, gcs
+from studies.request_ledger.clients import CLIENTS, GAPS
+from studies.request_ledger.environments import HERE, Environment, read_environments
+from studies.request_ledger.written import GROUPS, Stored, small_variables, write_layouts
 from wire.bed.locations import Location
 from wire.bed.networks import get_profile
 from wire.bed.requests import RequestRow
 from wire.bed.testbed import Testbed
-from wire.errors import UserError, redact
+from wire.errors import redact
+from wire.ledger.measure import ClientProcess
 from wire.models.transfer import count_waits, find_dependencies
 
 LAYOUTS = {name: client.layouts for name, client in CLIENTS.items()}
@@ -44,81 +40,15 @@ SELECTING = ("one chunk", "series", "map", "box", "whole")
 METADATA = tuple(f"metadata of {n}" for n in GROUPS)
 OPERATIONS = ("open", *METADATA, *SELECTING, "append", *GAPS)
 CONTROL = "control"
-_DEADLINE_S = 45.0  # for one operation
 _STEPS_KEPT = 200  # requests whose dependencies go into the record
-_ENVIRONMENT = {
-    "AWS_ALLOW_HTTP": "true",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "AWS_REGION": "us-east-1",
-    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # no emulator tells the kind of a bucket by gRPC
-    "NO_PROXY": "127.0.0.1",
-    "OMP_NUM_THREADS": "2",
-    "PYTHONWARNINGS": "ignore",
-}
 
 
-class Session(contextlib.AbstractContextManager["Session"]):
-    """The process of a client in an environment, one at a time; it ends with the context."""
+class Session(ClientProcess):
+    """The process of a client of whole chunks in an environment, one at a time; it ends with the context."""
 
     def __init__(self, environments: Mapping[str, Environment]) -> None:
-        self.environments = environments
-        self.key: tuple[str, str] | None = None
-        self.versions: dict[str, str] = {}
-        self.failure = ""
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(environments, clients.__file__)
         self.written: set[str] = set()  # layouts that libraries wrote themselves
-
-    def enter(self, environment: str, client: str) -> None:
-        """Start the process of a client, unless it is the one that runs."""
-        if self.key == (environment, client):
-            return
-        self.leave()
-        self.key, self.versions = (environment, client), {}
-        try:
-            python = make_environment(self.environments[environment])
-        except UserError as error:
-            self.failure = str(error)
-            return
-        # nothing that would change what a client asks for
-        inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        self._process = subprocess.Popen(
-            [python, client_process.__file__],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**inherited, **_ENVIRONMENT},
-            start_new_session=True,
-        )
-        answer = self.ask(client)
-        self.versions, self.failure = answer.get("versions", {}), answer.get("failed", "")
-
-    def ask(self, message: Mapping[str, Any] | str) -> dict[str, Any]:
-        """Send a line to the process and wait for its answer."""
-        process, text = self._process, message if isinstance(message, str) else json.dumps(message)
-        if process is None:
-            return {"failed": "its process ended"}
-        assert process.stdin is not None and process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # there will be no answer
-            process.stdin.write(f"{text}\n".encode())
-        if not select.select([process.stdout], [], [], _DEADLINE_S)[0]:
-            self.leave()
-            return {"failed": f"no answer within {_DEADLINE_S:g} s"}
-        line = process.stdout.readline()
-        return dict(json.loads(line)) if line else {"failed": "its process ended"}
-
-    def leave(self) -> None:
-        """End the process, and what it has started."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            with self._process:
-                pass
-        self._process, self.key = None, None
-
-    def __exit__(self, *_: object) -> None:
-        """End the process."""
-        self.leave()
 
 
 def count(requests: Sequence[RequestRow]) -> dict[str, int]:
@@ -189,7 +119,7 @@ class Operation(Steps):
     def nbytes(self) -> tuple[int, int]:
         """Count the bytes that the operation needs, decoded and encoded."""
         if self.name in GAPS:
-            return (n := len(client_process.scatter()[0]) * client_process.RANGE_NBYTES), n
+            return (n := len(clients.scatter()[0]) * clients.RANGE_NBYTES), n
         if self.name not in SELECTING:
             return 1, 1
         n_elements = self.stored.values[self.stored.selection(self.name)].size
@@ -199,7 +129,7 @@ class Operation(Steps):
 
     def prepare(self) -> None:
         """Start the client's process, write what it is to write into, and forget the trace."""
-        self.session.enter(self.environment, self.client)
+        self.session.start(self.environment, self.client)
         failure = self.session.failure
         if not failure and self.layout in OWN_LAYOUTS:
             failure = self.write_own()
@@ -219,48 +149,44 @@ class Operation(Steps):
         if self.path in self.session.written and self.name != "append":
             return ""
         values = self.stored.values
-        arrays = {client_process.ARRAY: values}
+        arrays = {clients.ARRAY: values}
         if self.n_variables:
             arrays = small_variables(values, self.n_variables)
         (self.testbed.near / self.path).clear()
         with tempfile.NamedTemporaryFile(suffix=".npz") as file:
             np.savez(file.name, **arrays)  # type: ignore[arg-type]
-            more = {"operation": "write", "arrays": file.name}
-            answer = self.session.ask(self.job(self.testbed.near) | more)
+            answer = self.session.run(self.job(self.testbed.near, "write", arrays=file.name))
         self.session.written.add(self.path)
         return str(answer.get("failed", ""))
 
-    def job(self, place: Location) -> dict[str, Any]:
-        """Describe the operation for the process of the client, which reaches the store there."""
-        endpoint_url = str(place.endpoint_url)
-        return {
-            "client": self.client,
-            "operation": self.name,
+    def job(self, location: Location, operation: str, **more: str) -> dict[str, Any]:
+        """Describe an operation for the process of the client, which reaches the store there."""
+        endpoint_url = str(location.endpoint_url)
+        place = {
+            "endpoint_url": endpoint_url,
+            "host": endpoint_url.partition("//")[2],
+            "bucket": location.bucket,
+            "path": self.path,
+            "url": f"s3://{location.bucket}/{self.path}",
+            "http_url": f"{endpoint_url}/{location.bucket}/{self.path}",
+            "region": location.region,
+            "key": str(location.access_key),
+            "secret": str(location.secret_key),
             "shape": self.stored.shape,
             "chunks": self.stored.chunk_shape,
-            "at": {
-                "endpoint_url": endpoint_url,
-                "host": endpoint_url.partition("//")[2],
-                "bucket": place.bucket,
-                "path": self.path,
-                "url": f"s3://{place.bucket}/{self.path}",
-                "http_url": f"{endpoint_url}/{place.bucket}/{self.path}",
-                "region": place.region,
-                "key": str(place.access_key),
-                "secret": str(place.secret_key),
-            },
         }
+        return {"layout": self.layout, "access": operation, "place": place | more}
 
     def open(self) -> Operation:
         """Open, or read all metadata."""
-        self.answer = self.answer or self.session.ask(self.job(self.testbed.far))
+        self.answer = self.answer or self.session.run(self.job(self.testbed.far, self.name))
         return self
 
     def go(self) -> dict[str, Any]:
         """Let the client do the rest of the operation, and return what it says of it."""
         self.testbed.set_tag("read")
         if "opened" in self.answer:
-            self.answer = self.session.ask("end" if self.name == "open" else "go")
+            self.answer = self.session.send("end" if self.name == "open" else "go")
         return self.answer
 
     def collect(self) -> Mapping[str, Any]:
@@ -294,17 +220,17 @@ class Operation(Steps):
             return "absent"
         subject = f"{self.client} in {self.environment}"
         is_read = self.name in SELECTING or self.name in GAPS
-        if is_read and answer.get("crc") != zlib.crc32(self.expected()):
+        if is_read and answer.get("value") != zlib.crc32(self.expected()):
             raise CheckError(f"{subject}: {self.name} of {self.layout} is wrong")
-        if self.n_variables and answer.get("names") != self.n_variables:
-            raise CheckError(f"{subject}: {answer.get('names')} variables")
+        if self.n_variables and answer.get("value") != self.n_variables:
+            raise CheckError(f"{subject}: {answer.get('value')} variables")
         return "crc32 equal" if is_read else "opened or counted"
 
     def expected(self) -> bytes:
         """Return what it has to read."""
         if self.name in SELECTING:
             return self.stored.values[self.stored.selection(self.name)].tobytes()
-        starts, ends = client_process.scatter()
+        starts, ends = clients.scatter()
         store = self.testbed.near.obstore()
         return b"".join(map(bytes, obstore.get_ranges(store, self.path, starts=starts, ends=ends)))
 
@@ -345,6 +271,32 @@ def _has(environment: Environment, client: str, layout: str, operation: str) -> 
         return False  # each would open the large file once more
     is_append = operation == "append"
     return not is_append or (CLIENTS[client].append is not None and "sharded" not in layout)
+
+
+def write_store(session: helpers.session.Session) -> Stored:
+    """Write what the clients of a case read."""
+    shapes = (tuple(session.settings[name]) for name in ("array_shape", "chunk_shape"))
+    return write_layouts(session.testbed.near, *shapes, seed=session.settings["seed"])
+
+
+def plan_operations(
+    session: helpers.session.Session,
+    stored: Stored,
+    *,
+    read: Callable[[Operation], dict[str, Any]],
+) -> list[Contender]:
+    """Plan every operation of the clients and environments of a case, each a contender."""
+    names, settings = session.settings["clients"], session.settings
+    near, network = session.testbed.near, session.network
+    services = session.open(
+        gcs.open_service(names, near, stored.prefix, network, seed=settings["seed"])
+    )
+    by_name = {environment.name: environment for environment in read_environments()}
+    wanted = settings["environments"]
+    chosen = [*by_name] if wanted == ["all"] else wanted
+    listed = list_operations([by_name[name] for name in chosen], names, settings["operations"])
+    processes = session.open(Session(by_name))
+    return contend_all(listed, processes, session.testbed, stored, read=read, services=services)
 
 
 def contend_all(

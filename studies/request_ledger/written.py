@@ -15,7 +15,7 @@ import numpy as np
 import obstore
 import xarray as xr
 
-from studies.request_ledger.client_process import ARRAY, selections
+from studies.request_ledger.clients import ARRAY, selections
 from wire.bed.locations import Location
 from wire.models.access import chunks_touched
 

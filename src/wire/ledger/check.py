@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Collection, Sequence
@@ -94,16 +96,32 @@ def name_package(requirement: str) -> str:
     ('s3fs', 'zarr')
     """
     if (folder := Path(requirement)).is_dir():
-        try:
-            name = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"]
-        except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
-            allowed = "a folder whose pyproject.toml names its project, or 'PACKAGE @ PATH'"
-            raise UserError("--with", requirement, allowed) from error
-        return str(name).lower()
+        return read_project_name(folder)
     match = _NAME.match(requirement)
     if match is None:
         raise UserError("--with", requirement, "'PACKAGE @ URL', a requirement, or a folder")
     return match[1].lower()
+
+
+def read_project_name(folder: Path) -> str:
+    """Return the name of the project in a folder: that of its pyproject.toml, or what its build says."""
+    allowed = "a folder with a Python project, or 'PACKAGE @ PATH'"
+    try:
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8")).get("project", {})
+    except FileNotFoundError:
+        project = {}
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UserError("--with", folder, allowed) from error
+    if "name" in project:
+        return str(project["name"]).lower()
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-deps", "-"]
+    completed = subprocess.run(
+        command, input=folder.resolve().as_uri(), capture_output=True, text=True, check=False
+    )
+    name = re.search(r"^([A-Za-z0-9][\w.-]*) @ ", completed.stdout, re.M)
+    if name is None:
+        raise UserError("--with", folder, allowed)
+    return name[1].lower()
 
 
 def make_environments(requirement: str) -> tuple[str, Environment, Environment]:

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import obstore
 
@@ -69,11 +69,21 @@ def list_lines(
     ]
 
 
-class ClientProcess(contextlib.AbstractContextManager["ClientProcess"]):
-    """The process of a client in an environment, one of them running; it ends with the context."""
+class ClientProcess:
+    """The process of a client in an environment, one of them running; it ends with the context.
 
-    def __init__(self, environments: Mapping[str, Environment]) -> None:
-        self.environments = environments
+    Parameters
+    ----------
+    environments : mapping of str to Environment
+        Environments by name.
+    listed : str
+        Path of the module that lists the clients, as `wire.ledger.clients` does.
+    """
+
+    def __init__(
+        self, environments: Mapping[str, Environment], listed: str = clients.__file__
+    ) -> None:
+        self.environments, self.listed = environments, listed
         self.key: tuple[str, str] | None = None
         self.versions: dict[str, str] = {}
         self.failure = ""
@@ -93,7 +103,7 @@ class ClientProcess(contextlib.AbstractContextManager["ClientProcess"]):
         # nothing that would change what a client requests
         inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         self._process = subprocess.Popen(
-            [python, process.__file__, clients.__file__, client],
+            [python, process.__file__, self.listed, client],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -105,12 +115,16 @@ class ClientProcess(contextlib.AbstractContextManager["ClientProcess"]):
         self.versions, self.failure = answer.get("versions", {}), answer.get("failed", "")
 
     def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a job in the process and return its answer."""
+        """Run a job in the process and return its answer: its value, or that it has `opened`."""
+        return self.send(json.dumps(job))
+
+    def send(self, text: str) -> dict[str, Any]:
+        """Send a line to the process, a job or a word to one that has `opened`, and return its answer."""
         if self._process is None:
             return {"failed": self.failure or "its process ended"}
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # there will be no answer
-            self._process.stdin.write(f"{json.dumps(job)}\n".encode())
+            self._process.stdin.write(f"{text}\n".encode())
         return self._receive()
 
     def _receive(self) -> dict[str, Any]:
@@ -130,6 +144,10 @@ class ClientProcess(contextlib.AbstractContextManager["ClientProcess"]):
             with self._process:
                 pass
         self._process, self.key, self.failure = None, None, ""
+
+    def __enter__(self) -> Self:
+        """Return this; nothing is started yet."""
+        return self
 
     def __exit__(self, *_: object) -> None:
         """End the process."""

@@ -20,8 +20,11 @@ from typing import Any
 
 
 def run_job(client: Any, job: dict[str, Any]) -> dict[str, Any]:
-    """Run one access of a client and return what it read."""
-    place = SimpleNamespace(**job["place"])
+    """Run one access of a client and return what it read.
+
+    An access that is counted in two parts calls `place.pause()` between them.
+    """
+    place = SimpleNamespace(pause=pause, **job["place"])
     os.environ.update(AWS_ACCESS_KEY_ID=place.key, AWS_SECRET_ACCESS_KEY=place.secret)
     return {"value": client.accesses[job["layout"], job["access"]](place)}
 
@@ -48,6 +51,12 @@ def read_line() -> str:
         if byte in (b"\n", b""):
             return line.decode()
         line += byte
+
+
+def pause() -> str:
+    """Say that what was to be opened is open, and wait for a word of the owner of this process."""
+    write_line({"opened": True})
+    return read_line()
 
 
 def describe_error(error: BaseException) -> str:

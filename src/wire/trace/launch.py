@@ -69,32 +69,36 @@ SHIMS = Path(__file__).with_name("shims")
 _SESSIONS = ("HTTP_CLIENT", "HTTPS_CLIENT", "GCS_SESSION", "GS_SESSION")
 
 
-def make_environment(given: Mapping[str, str], *, port: int, settings: Settings) -> dict[str, str]:
+def make_environment(
+    user_environment: Mapping[str, str], *, port: int, settings: Settings
+) -> dict[str, str]:
     """Return the variables of a program whose requests go through the gateway.
 
     What the program reaches directly now, by `NO_PROXY`, it reaches through the gateway too.
     """
     url = f"http://127.0.0.1:{port}"
     names = ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy")
-    found = {**given, TOKEN: settings.token, **dict.fromkeys(names, url)}
-    found |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(METADATA_SERVICES))
-    found[f"{TOKEN}_FOLDER"] = os.fspath(settings.folder)
+    variables = {**user_environment, TOKEN: settings.token, **dict.fromkeys(names, url)}
+    variables |= dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(METADATA_SERVICES))
+    variables[f"{TOKEN}_FOLDER"] = os.fspath(settings.folder)
     for name in BUNDLE_VARIABLES:
         if name in FILE_NAMES:
-            found[name] = os.fspath(settings.name_bundle(name))
-            found[f"{TOKEN}_{name}"] = given.get(name, "")
+            variables[name] = os.fspath(settings.name_bundle(name))
+            variables[f"{TOKEN}_{name}"] = user_environment.get(name, "")
     for session in _SESSIONS:
         name = f"FSSPEC_{session}_KWARGS"
         try:
-            found[name] = json.dumps({**json.loads(given.get(name, "{}")), "trust_env": True})
+            variables[name] = json.dumps(
+                {**json.loads(user_environment.get(name, "{}")), "trust_env": True}
+            )
         except (ValueError, TypeError):
             continue  # it is for fsspec to say what is wrong with it
     host, number = "127.0.0.1", str(port)
-    found |= {"TILEDB_VFS_S3_PROXY_HOST": host, "TILEDB_VFS_S3_PROXY_PORT": number}
-    found["TILEDB_VFS_S3_PROXY_SCHEME"] = "http"
-    places = [os.fspath(SHIMS), given.get("PYTHONPATH", "")]
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, places))
-    return found
+    variables |= {"TILEDB_VFS_S3_PROXY_HOST": host, "TILEDB_VFS_S3_PROXY_PORT": number}
+    variables["TILEDB_VFS_S3_PROXY_SCHEME"] = "http"
+    places = [os.fspath(SHIMS), user_environment.get("PYTHONPATH", "")]
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+    return variables
 
 
 def run(
@@ -115,10 +119,10 @@ def run(
     if sys.platform != "linux":
         raise UserError("wire trace", f"on {sys.platform}", "Linux, which tells who connects")
     _fill_standard_streams()
-    given = {**os.environ, **(environment or {})}
+    user_environment = {**os.environ, **(environment or {})}
     for name in ("https_proxy", "http_proxy", "all_proxy"):
         for variable in (name, name.upper()):  # of a user's own, which the gateway has to ask
-            url = given.get(variable, "")
+            url = user_environment.get(variable, "")
             if "://" in url and urlsplit(url).scheme != "http":
                 raise UserError(variable, url, "http://HOST:PORT with wire trace")
     try:
@@ -136,11 +140,12 @@ def run(
         log=None if log is None else log.absolute(),
         secrets=find_command_secrets(command),
     )
-    guard = _Guard(settings, given)
-    theirs = make_environment(given, port=guard.port, settings=settings)
+    guard = _Guard(settings, user_environment)
+    program_environment = make_environment(user_environment, port=guard.port, settings=settings)
     closed = ClosedConnections()  # before the program's first
+    digest = hashlib.sha256() if is_silent else None
     try:
-        return _run(command, theirs, guard, closed, hashlib.sha256() if is_silent else None)
+        return _run(command, program_environment, guard, closed, digest)
     finally:
         guard.stop()
         closed.close()
@@ -243,25 +248,25 @@ def _is_at_terminal() -> bool:
 @contextmanager
 def _signals_for_program() -> Iterator[Callable[[Callable[[int], None]], None]]:
     """Leave signals to the program: those of a terminal reach it anyway, all others are passed on."""
-    send: list[Callable[[int], None]] = []
+    senders: list[Callable[[int], None]] = []
     of_terminal = (signal.SIGINT, signal.SIGQUIT) if _is_at_terminal() else ()
 
     def handle(number: int, _frame: object) -> None:
-        for one in send if number not in of_terminal else ():
-            one(number)
+        for send_signal in senders if number not in of_terminal else ():
+            send_signal(number)
 
     # the last two as batch systems send them before a job's time is over
     of_job = (signal.SIGUSR1, signal.SIGUSR2)
     numbers = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, *of_job)
     is_main = threading.current_thread() is threading.main_thread()
     # one that is ignored stays so, for the program too, which does not inherit a handler
-    wanted = [each for each in numbers if is_main and signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, handle) for each in wanted}
+    handled = [n for n in numbers if is_main and signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in handled}
     try:
-        yield send.append
+        yield senders.append
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Guard:
@@ -281,18 +286,18 @@ class _Guard:
 
     def _start(self) -> None:
         """Start a gateway at the port."""
-        self._pipe, theirs = Pipe()
-        shared = [theirs.fileno(), self._listener.fileno()]
+        self._pipe, gateway_pipe = Pipe()
+        shared = [gateway_pipe.fileno(), self._listener.fileno()]
         # the folder that the program is in may hold modules with our names, or Python's
         places = [
             os.path.abspath(place) for place in sys.path if place not in ("", ".", os.getcwd())
         ]
-        ours = str(Path(wire.__file__).parents[1])
+        source_folder = str(Path(wire.__file__).parents[1])
         log = self._settings.folder / "gateway.log"  # the program's output is its own
         try:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-c", _START, ours, *map(str, shared), *places],
+                    [sys.executable, "-I", "-c", _START, source_folder, *map(str, shared), *places],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -300,7 +305,7 @@ class _Guard:
                     env=dict(self._environment),
                     start_new_session=True,  # the terminal's signals are for the program
                 )
-            theirs.close()
+            gateway_pipe.close()
             self._pipe.send(self._settings)
             refusal = self._pipe.recv()
         except EOFError:
@@ -359,9 +364,9 @@ class _Guard:
 
     def finish(self) -> None:
         """Take the last rows; a gateway stays for as long as processes that the program left."""
-        left = find_processes(self._settings)
-        if left:
-            names = ", ".join(f"{each.pid} {_name_of(each)}" for each in left)
+        remaining = find_processes(self._settings)
+        if remaining:
+            names = ", ".join(f"{process.pid} {_name_of(process)}" for process in remaining)
             self.remarks.append(f"still running, and traced no more: {names}")
         self.stop()
 
@@ -418,7 +423,7 @@ class _Watch:
 
         What goes to a port that the program itself listens at is none.
         """
-        found = list(self.bypassed)
+        bypassed = list(self.bypassed)
         processes = [*samples]
         served = self.find_served_ports(processes)
         for process in processes:
@@ -427,9 +432,11 @@ class _Watch:
                     continue
                 name = self._names.get(process.pid, "python")
                 address = f"{host}:{port}"
-                if (process.pid, address) not in {(one.pid, one.address) for one in found}:
-                    found.append(Bypass(process.pid, name, address))
-        return found
+                if (process.pid, address) not in {
+                    (bypass.pid, bypass.address) for bypass in bypassed
+                }:
+                    bypassed.append(Bypass(process.pid, name, address))
+        return bypassed
 
     def find_served_ports(self, samples: Iterable[lines.ProcessSamples]) -> set[int]:
         """Return the ports at which the program itself listens."""
@@ -466,8 +473,8 @@ class _Watch:
 
     def _glance(self) -> None:
         """Find the connections past the gateway that are new."""
-        known = [process.pid for process in list(self._used_s)]
-        pids = {*find_descendants(self._root.pid), *known} - self._ignored_pids
+        watched_pids = [process.pid for process in list(self._used_s)]
+        pids = {*find_descendants(self._root.pid), *watched_pids} - self._ignored_pids
         for pid in pids:
             if name := read_name(pid):
                 self._names[pid] = name
@@ -475,7 +482,7 @@ class _Watch:
                 self.parents[pid] = read_parent(pid)
         for pid, host, port in self._sockets.find_new(pids):
             name, address = self._names.get(pid, ""), f"{host}:{port}"
-            if (pid, address) not in {(one.pid, one.address) for one in self.bypassed}:
+            if (pid, address) not in {(bypass.pid, bypass.address) for bypass in self.bypassed}:
                 self.bypassed.append(Bypass(pid, name, address, find_remedy(pid, name)))
 
 

@@ -3,8 +3,9 @@
 The shim in each Python process of the program writes down what its threads are at
 (`wire.trace.shims.sampler` has the records), and which line made each request of Python's own
 clients. A request that was noted is on that line. Any other is on the line at which a thread of
-its process was while the request went on; where several threads were at different lines, or
-nothing was looked at meanwhile, the line is uncertain.
+its process was while the request went on. That line is uncertain where another thread may have
+been in a call of a library meanwhile, at another line; where the thread was seen elsewhere before
+the request ended; and where nothing was looked at meanwhile.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ SLACK_S = 0.02
 NOTE_S = 10.0  # how long before it reaches the gateway a request may have been made
 FRESH_S = 1.0  # up to which a note is that of the request; an older one may be of another
 LEAST_SHARE = 0.5  # of a request, during which a thread is at a line that is certain
+STAMP_S = 0.005  # by which the gateway's times of a request may differ from the program's
+MOST_STAMP_SHARE = 0.25  # of a request, so that a short one has a middle
 
 _CALLEE = re.compile(r"(?:await\s+|return\s+|yield\s+from\s+|yield\s+)*([A-Za-z_][\w.]*)\s*(?=\()")
 
@@ -55,6 +58,30 @@ _WAITING = frozenset(
 )
 """Modules in which a thread waits for others, or for nothing: it makes no request by them."""
 
+_ITERATING = frozenset(
+    [
+        "all",
+        "any",
+        "bytes",
+        "dict",
+        "enumerate",
+        "filter",
+        "frozenset",
+        "iter",
+        "list",
+        "map",
+        "max",
+        "min",
+        "next",
+        "reversed",
+        "set",
+        "sorted",
+        "sum",
+        "tuple",
+        "zip",
+    ]
+)
+"""Python's own functions that take values from others, which a library may request meanwhile."""
 
 _SECRET = re.compile(
     r"""(["']?\b\w*(?:secret|token|passw|credential|signature|auth|sas|sid|key)\w*["']?"""
@@ -82,11 +109,41 @@ class Site:
     task: str  # name of what a thread runs, such as a key of Dask's; "" where it has none
     is_waiting: bool  # for another thread or process, or for a while
     is_library: bool  # whether a call of another library is known
+    is_harmless: bool = False  # whether the call is one of Python's own, which makes no request
 
     def about(self) -> Site:
         """Return the same line, as one that is uncertain."""
         place = self.place and replace(self.place, is_certain=False)
         return replace(self, place=place)
+
+
+@dataclass(slots=True)
+class ThreadStays:
+    """Hold at which lines a thread was, one entry for each change; before the first it was at none.
+
+    A thread left its lines at an unknown moment between the last sample that saw it there and the
+    first that did not: from `left_s` of an entry to `seen_s` of the next.
+    """
+
+    seen_s: list[float] = field(default_factory=list)  # the first sample at these lines
+    before_s: list[float] = field(default_factory=list)  # the sample before that
+    numbers: list[tuple[int, ...]] = field(default_factory=list)
+
+    def find_between(
+        self, begin_s: float, end_s: float
+    ) -> Iterator[tuple[tuple[float, float], tuple[float, float], tuple[int, ...]]]:
+        """Yield when the thread was certainly and when possibly where, for stays in an interval."""
+        infinite = float("inf")
+        first = max(bisect_right(self.seen_s, begin_s) - 1, -1)
+        for n in range(first, len(self.seen_s)):
+            seen_s, before_s = (self.seen_s[n], self.before_s[n]) if n >= 0 else (-infinite,) * 2
+            if before_s >= end_s:
+                break
+            is_last = n + 1 == len(self.seen_s)
+            left_s = infinite if is_last else max(self.before_s[n + 1], seen_s)
+            elsewhere_s = infinite if is_last else self.seen_s[n + 1]
+            numbers = self.numbers[n] if n >= 0 else ()
+            yield (seen_s, left_s), (before_s, elsewhere_s), numbers
 
 
 @dataclass(slots=True)
@@ -97,8 +154,7 @@ class ProcessSamples:
     parent_pid: int = 0
     folder: str = "/"
     sites: dict[int, Site] = field(default_factory=dict)
-    # by thread, from when on it is at which lines
-    states: dict[int, tuple[list[float], list[tuple[int, ...]]]] = field(default_factory=dict)
+    stays: dict[int, ThreadStays] = field(default_factory=dict)  # by thread
     gaps: list[tuple[float, float]] = field(default_factory=list)
     # by method and path, when which line asked for it
     requests: dict[tuple[str, str], list[tuple[float, int]]] = field(
@@ -148,10 +204,11 @@ def _read_file(path: Path) -> Iterator[ProcessSamples]:
 def _take(process: ProcessSamples, word: str, rest: str) -> None:
     """Take one record."""
     if word == "at":
-        moment, thread, numbers = rest.split(" ")
-        moments, states = process.states.setdefault(int(thread), ([], []))
-        moments.append(float(moment))
-        states.append(tuple(map(int, numbers.split(",") if numbers != "-" else ())))
+        moment, thread, numbers, before = rest.split(" ")
+        stays = process.stays.setdefault(int(thread), ThreadStays())
+        stays.numbers.append(tuple(map(int, numbers.split(",") if numbers != "-" else ())))
+        stays.before_s.append(float(before))
+        stays.seen_s.append(float(moment))
     elif word == "site":
         number, _, record = rest.partition(" ")
         process.sites[int(number)] = _make_site(json.loads(record), process.folder)
@@ -187,6 +244,9 @@ def _make_site(record: dict[str, Any], folder: str) -> Site:
         is_standard = False
     elif "<locals>" in call:  # a wrapper, whose name says nothing
         call = _find_callee(record, path) or call
+    is_built_in = call.startswith("builtins.")
+    is_harmless = is_built_in and call.partition(".")[2] not in _ITERATING
+    call = "" if is_built_in else call
     place = CallSite(
         file=f"In [{cell}]" if cell else _shorten(path),
         line=number,
@@ -197,7 +257,7 @@ def _make_site(record: dict[str, Any], folder: str) -> Site:
     )
     is_waiting = call.partition(".")[0] in _WAITING
     is_library = bool(call) and not is_standard and not is_waiting
-    return Site(place, record.get("task", ""), is_waiting, is_library)
+    return Site(place, record.get("task", ""), is_waiting, is_library, is_harmless or is_standard)
 
 
 def _find_callee(record: dict[str, Any], path: str) -> str:
@@ -212,14 +272,13 @@ def _find_callee(record: dict[str, Any], path: str) -> str:
     if match is None:
         return ""
     root, _, attributes = match[1].partition(".")
-    known = record.get("names", {}).get(root, "")
-    return ".".join(filter(None, (known, attributes))) if known else ""
+    meaning = record.get("names", {}).get(root, "")
+    return ".".join(filter(None, (meaning, attributes))) if meaning else ""
 
 
 def _shorten(path: str) -> str:
     """Write a path as the user would: from the working folder on, where it lies below."""
-    here = os.getcwd() + os.sep
-    return path.removeprefix(here)
+    return path.removeprefix(os.getcwd() + os.sep)
 
 
 class Locator:
@@ -263,16 +322,17 @@ class Locator:
         end_s = max(row.end_s or row.first_byte_s, begin_s + 1e-4)
         if begin_s > samples.full_s:
             return None
+        of_threads = [
+            _find_presences(stays, samples.sites, begin_s, end_s)
+            for stays in samples.stays.values()
+        ]
         shares = defaultdict[int, float](float)
-        for moments, states in samples.states.values():
-            of_thread = defaultdict[int, float](float)
-            for number, share in _find_shares(moments, states, begin_s, end_s):
-                of_thread[number] += share
+        for presences in of_threads:
             # a call begins and ends at its line: what a thread did just before or after is not it
-            longest = max(of_thread.values(), default=0.0)
-            for number, share in of_thread.items():
-                if share >= LEAST_SHARE * longest:
-                    shares[number] = max(shares[number], share)
+            longest = max((presence.share for presence in presences.values()), default=0.0)
+            for number, presence in presences.items():
+                if presence.share >= LEAST_SHARE * longest:
+                    shares[number] = max(shares[number], presence.share)
         longest = max(shares.values(), default=0.0)
         candidates = {
             number: share
@@ -286,38 +346,35 @@ class Locator:
             return None
         number = max(chosen, key=lambda n: chosen[n])
         site = samples.sites[number]
-        places = [samples.sites[n].place for n in chosen]
-        lines = {(place.file, place.line) if place else None for place in places}
         unseen_s = sum(
             max(0.0, min(end_s, b) - max(begin_s, a))
             for a, b in samples.gaps
             if b > begin_s and a < end_s
         )
         is_certain = (
-            len(lines) == 1
-            and chosen[number] >= LEAST_SHARE
-            and (site.is_library or len(candidates) == 1)
+            (site.is_library or len(candidates) == 1)
             and unseen_s < LEAST_SHARE * (end_s - begin_s)
+            and _is_alone(samples.sites, number, of_threads)
         )
         return site if is_certain else site.about()
 
     def _find_in_parents(self, row: TracedRequest) -> Site | None:
         """Find the line of the process that waits for the one that asked."""
-        pid, seen = row.pid, {row.pid}
+        pid, visited = row.pid, {row.pid}
         while True:
             for process in self._samples.values():
-                if pid in process.children and process.pid not in seen:
+                if pid in process.children and process.pid not in visited:
                     number = process.children[pid][1]
                     if number in process.sites and process.sites[number].place:
                         return process.sites[number]
                     parent = process.pid
                     break
             else:
-                known = self._samples.get(pid)
-                parent = known.parent_pid if known else self._parents.get(pid, 0)
-            if not parent or parent in seen:
+                child = self._samples.get(pid)
+                parent = child.parent_pid if child else self._parents.get(pid, 0)
+            if not parent or parent in visited:
                 return None
-            seen.add(parent)
+            visited.add(parent)
             if parent in self._samples:
                 site = self._find_sampled(self._samples[parent], row)
                 if site is not None:
@@ -325,17 +382,64 @@ class Locator:
             pid = parent
 
 
-def _find_shares(
-    moments: Sequence[float], states: Sequence[tuple[int, ...]], begin_s: float, end_s: float
-) -> Iterator[tuple[int, float]]:
-    """Yield at which lines a thread was during an interval, and during which share of it."""
-    place = max(bisect_right(moments, begin_s) - 1, 0)
-    while place < len(moments) and moments[place] < end_s:
-        next_s = moments[place + 1] if place + 1 < len(moments) else end_s
-        share = (min(next_s, end_s) - max(moments[place], begin_s)) / (end_s - begin_s)
-        for number in states[place]:
-            yield number, share
-        place += 1
+@dataclass(slots=True)
+class Presence:
+    """Hold how far a thread was at a line during a request."""
+
+    share: float = 0.0  # of the request, from the first sample at the line to the first elsewhere
+    is_throughout: bool = True  # whether no sample during the request saw the thread elsewhere
+
+
+def _find_presences(
+    stays: ThreadStays, sites: Mapping[int, Site], begin_s: float, end_s: float
+) -> dict[int, Presence]:
+    """Find at which lines a thread may have been while a request went on, by number."""
+    margin_s = min(STAMP_S, MOST_STAMP_SHARE * (end_s - begin_s))
+    visits = list(stays.find_between(begin_s, end_s))
+    presences = defaultdict[int, Presence](Presence)
+    for (seen_s, _), (_, elsewhere_s), numbers in visits:
+        share = (min(elsewhere_s, end_s) - max(seen_s, begin_s)) / (end_s - begin_s)
+        for number in numbers:
+            presences[number].share += max(share, 0.0)
+    for (seen_s, left_s), _, numbers in visits:
+        if max(seen_s, begin_s + margin_s) > min(left_s, end_s - margin_s):
+            continue  # no sample during the request saw this stay
+        places = {_line_of(sites, number) for number in numbers}
+        for number, presence in presences.items():
+            presence.is_throughout &= _line_of(sites, number) in places
+    return dict(presences)
+
+
+def _is_alone(
+    sites: Mapping[int, Site], number: int, of_threads: Sequence[Mapping[int, Presence]]
+) -> bool:
+    """Tell whether a request can be for no other line than that of a number.
+
+    A thread waits for its request throughout, so that each sample sees it at that line. Another
+    thread that may have been in a call of unknown kind at another line, however shortly, may be
+    the one that asked: the gateway may write down late when a request ended.
+    """
+    line = _line_of(sites, number)
+    is_throughout = False
+    for presences in of_threads:
+        stays_here = any(
+            presence.is_throughout and _line_of(sites, n) == line
+            for n, presence in presences.items()
+        )
+        for n, presence in presences.items():
+            site = sites.get(n)
+            if site is None or site.is_waiting or site.is_harmless or _line_of(sites, n) == line:
+                continue
+            if presence.is_throughout or not stays_here:
+                return False
+        is_throughout |= stays_here
+    return is_throughout
+
+
+def _line_of(sites: Mapping[int, Site], number: int) -> tuple[str, int] | None:
+    """Return file and line of a number; None where only a task is known, or nothing."""
+    site = sites.get(number)
+    return (site.place.file, site.place.line) if site and site.place else None
 
 
 def locate(

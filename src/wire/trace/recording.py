@@ -15,7 +15,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,10 +111,15 @@ class OuterSession:
         self.port = int(os.environ.get("HTTP_PROXY", "").rpartition(":")[2].strip("/") or 0)
         self.gateway_pids = set[int]()
 
-    def take_rows(self) -> tuple[Sequence[TracedRequest], Sequence[Tunnel]]:
-        """Return the requests of this process that have ended so far, and what was unread."""
+    def take_rows(
+        self, parents: Mapping[int, int] | None = None
+    ) -> tuple[Sequence[TracedRequest], Sequence[Tunnel]]:
+        """Return the requests of this process and its children that have ended so far, and what was unread.
+
+        `parents` has the process that started each, also of those that have ended by now.
+        """
         logged = read_log(self.folder / LOG_NAME)
-        pids = {*find_descendants(os.getpid())}
+        pids = find_family(os.getpid(), parents or {}).union(find_descendants(os.getpid()))
         return [row for row in logged.requests if row.pid in pids], logged.tunnels
 
     def enter(self) -> None:
@@ -145,8 +151,14 @@ class Session:
         """Processes below this one that are ours."""
         return {self._guard.pid}
 
-    def take_rows(self) -> tuple[Sequence[TracedRequest], Sequence[Tunnel]]:
-        """Return the requests that have ended so far, and what was passed on unread."""
+    def take_rows(
+        self, parents: Mapping[int, int] | None = None
+    ) -> tuple[Sequence[TracedRequest], Sequence[Tunnel]]:
+        """Return the requests that have ended so far, and what was passed on unread.
+
+        All are of this process and its children, so that no `parents` are needed.
+        """
+        del parents
         return self._guard.rows, self._guard.tunnels
 
     def enter(self) -> None:
@@ -189,6 +201,34 @@ class Session:
         sys.modules["_wire_shim"] = module
         with suppress(Exception):  # then lines are not known, and of Python's TLS nothing is read
             spec.loader.exec_module(module)
+
+
+def find_family(pid: int, parents: Mapping[int, int]) -> set[int]:
+    """Find a process and all that it and its children have started, by the process that started each.
+
+    Examples
+    --------
+    >>> sorted(find_family(7, {8: 7, 9: 8, 5: 1}))
+    [7, 8, 9]
+    """
+    children = defaultdict[int, list[int]](list)
+    for child, parent in parents.items():
+        children[parent].append(child)
+    family, pending = set[int](), [pid]
+    while pending:
+        member = pending.pop()
+        if member not in family:
+            family.add(member)
+            pending += children[member]
+    return family
+
+
+def _find_parents(samples: Mapping[int, lines.ProcessSamples]) -> dict[int, int]:
+    """Find the process that started each, as the program's own processes wrote it down."""
+    parents = {process.pid: process.parent_pid for process in samples.values()}
+    for process in samples.values():
+        parents.update(dict.fromkeys(process.children, process.pid))
+    return parents
 
 
 def _refresh_fsspec() -> None:
@@ -256,10 +296,13 @@ def record() -> Iterator[Recording]:
         time.sleep(SETTLE_S)
         samples = lines.read_samples(session.folder / "samples")
         for process in samples.values():
-            process.connections = [one for one in process.connections if one[0] >= begin_s]
-        rows, tunnels = session.take_rows()
+            process.connections = [
+                connection for connection in process.connections if connection[0] >= begin_s
+            ]
+        parents = {**watch.parents, **_find_parents(samples)}
+        rows, tunnels = session.take_rows(parents)
         # all of them, for each note is that of one request
-        sites = lines.locate(rows := [*rows], samples)
+        sites = lines.locate(rows := [*rows], samples, watch.parents)
         places = [n for n, row in enumerate(rows) if begin_s <= row.start_s <= end_s]
         first_s = processor_s[0][1] if processor_s else 0.0
         recording.run = Run(

@@ -34,8 +34,8 @@ class TcpSocket(NamedTuple):
     """Hold one entry of the kernel's table."""
 
     state: int
-    near: End
-    far: End
+    local: End
+    remote: End
     inode: int
 
 
@@ -62,11 +62,11 @@ def _list_family(family: int) -> Iterator[TcpSocket]:
 def parse_socket(message: bytes) -> TcpSocket:
     """Parse what the kernel says of a socket, an inet_diag_msg."""
     family, state = message[0], message[1]
-    near_port, far_port = struct.unpack_from("!HH", message, 4)
+    local_port, remote_port = struct.unpack_from("!HH", message, 4)
     n = 4 if family == socket.AF_INET else 16
-    near, far = (_write_address(message[start : start + n]) for start in (8, 24))
+    local, remote = (_write_address(message[start : start + n]) for start in (8, 24))
     inode = struct.unpack_from("=I", message, 68)[0]
-    return TcpSocket(state, (near, near_port), (far, far_port), inode)
+    return TcpSocket(state, (local, local_port), (remote, remote_port), inode)
 
 
 def _write_address(raw: bytes) -> str:
@@ -77,17 +77,17 @@ def _write_address(raw: bytes) -> str:
 
 def find_descendants(root: int) -> list[int]:
     """Find a process and all that it and its children have started."""
-    found, pending = list[int](), [root]
+    processes, pending = list[int](), [root]
     while pending:
         pid = pending.pop()
-        if pid in found:
+        if pid in processes:
             continue
-        found.append(pid)
+        processes.append(pid)
         with suppress(OSError, ValueError):
             for task in os.listdir(f"/proc/{pid}/task"):
                 with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
                     pending += map(int, file.read().split())
-    return found
+    return processes
 
 
 class TableReader(Protocol):
@@ -124,10 +124,10 @@ class ConnectionLook:
         by_inode = {entry.inode: entry for entry in table}
         own = {**self._known, **fresh}
         self.served_ports |= {
-            entry.near[1] for entry in table if entry.state == LISTEN and entry.inode in own
+            entry.local[1] for entry in table if entry.state == LISTEN and entry.inode in own
         }
-        ends = {entry.near for entry in table if entry.inode in own}
-        found = list[tuple[int, str, int]]()
+        ends = {entry.local for entry in table if entry.inode in own}
+        connections = list[tuple[int, str, int]]()
         for inode, pid in fresh.items():
             entry = by_inode.get(inode)
             if entry is None or entry.state == _SYN_SENT:
@@ -138,10 +138,10 @@ class ConnectionLook:
             self._n_looks.pop(inode, None)
             if entry is None or entry.state in (_SYN_SENT, LISTEN):
                 continue
-            is_own = entry.far in ends or entry.near[1] in self.served_ports
-            if not is_own and entry.far != ("127.0.0.1", self._port):
-                found.append((pid, *entry.far))
-        return found
+            is_own = entry.remote in ends or entry.local[1] in self.served_ports
+            if not is_own and entry.remote != ("127.0.0.1", self._port):
+                connections.append((pid, *entry.remote))
+        return connections
 
 
 def find_inodes(pid: int | str) -> Iterator[int]:

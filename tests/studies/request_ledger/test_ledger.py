@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from studies.request_ledger import cli, client_process, findings, gcs, written
+from studies.request_ledger import cli, clients, findings, gcs, written
 from studies.request_ledger.environments import (
     HERE,
     Environment,
@@ -171,8 +171,8 @@ def test_an_environment_that_was_changed_is_made_anew_or_refused(
 def test_a_checksum_is_of_the_values_and_not_of_their_axes() -> None:
     """Clients keep or drop an axis of one element, and have their own byte order."""
     values = np.arange(6, dtype="<f4").reshape(1, 2, 3)
-    assert client_process.digest(values) == client_process.digest(values[0].astype(">f4"))
-    assert client_process.digest(values) != client_process.digest(values + 1)
+    assert clients.digest(values) == clients.digest(values[0].astype(">f4"))
+    assert clients.digest(values) != clients.digest(values + 1)
 
 
 def test_gcsfs_is_asked_over_an_emulator(server: Server) -> None:
@@ -186,11 +186,11 @@ def test_gcsfs_is_asked_over_an_emulator(server: Server) -> None:
     ):
         testbed = Testbed(near, near)
         read = methodcaller("go")
-        [one] = contend_all(asked, session, testbed, stored, read=read, services=services)
-        one.steps.prepare()
-        answer = one.read(one.steps.open())
-        counts = one.steps.collect()
-        told = one.steps.check(answer), counts["n_requests"], counts["absent"]
-        assert told == ("crc32 equal", 1, "")
+        [contender] = contend_all(asked, session, testbed, stored, read=read, services=services)
+        contender.steps.prepare()
+        answer = contender.read(contender.steps.open())
+        counts = contender.steps.collect()
+        checked = contender.steps.check(answer), counts["n_requests"], counts["absent"]
+        assert checked == ("crc32 equal", 1, "")
     with gcs.open_service(["zarr-s3fs"], near, stored.prefix, network, seed=0) as services:
         assert services == {}

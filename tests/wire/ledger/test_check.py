@@ -46,8 +46,16 @@ def test_what_is_no_package_of_the_ledger_is_refused(tmp_path: Path) -> None:
     """With the packages that are, and a folder without a project too."""
     with refused("--with", allowed="gcsfs"):
         make_environments("numpy==2.0")
-    with refused("--with", allowed="pyproject.toml"):
+    with refused("--with", allowed="a Python project"):
         name_package(str(tmp_path))
+
+
+def test_a_folder_may_have_a_setup_py_alone(tmp_path: Path) -> None:
+    """As s3fs has: its build says the name."""
+    (tmp_path / "setup.py").write_text(
+        'from setuptools import setup\nsetup(name="S3fs", version="1")\n'
+    )
+    assert name_package(str(tmp_path)) == "s3fs"
 
 
 MORE = Difference("s3fs-file", "hdf5-paged", "one chunk", "n_requests", 2, 9, True)

@@ -6,21 +6,24 @@ import io
 import json
 import shutil
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import numpy as np
 import pytest
 import zarr
 
-from tests.stores import client_environment, make_location
+from tests.stores import allow_everybody, client_environment, make_location
 from tests.wire.trace.line_programs import PROGRAMS, TAGS, LineProgram
 from wire.bed.locations import Location
 from wire.bed.networks import FirstByte, Profile
 from wire.bed.testbed import Server
 from wire.trace import launch
 from wire.trace.lines import locate, read_samples
-from wire.trace.rows import TracedRequest
+from wire.trace.rows import CallSite, TracedRequest
 
 QUICK = (
     "urllib",
@@ -36,12 +39,12 @@ begin 7 1 "/home/user"
 site 1 {"file":"/home/user/a.py","line":3,"function":"read","call":"requests.api.get","is_standard":0}
 site 2 {"file":"/home/user/a.py","line":9,"function":"<module>","call":"concurrent.futures._base.wait","is_standard":1}
 site 3 {"file":"/home/user/a.py","line":5,"function":"other","call":"zarr.core.sync.sync","is_standard":0}
-at 100.0000 11 2
-at 100.0000 12 1
-at 100.5000 12 3
-at 101.0000 12 -
-at 101.0000 11 1
-at 101.0000 13 3
+at 100.0000 11 2 100.0000
+at 100.0000 12 1 100.0000
+at 100.5000 12 3 100.5000
+at 101.0000 12 - 101.0000
+at 101.0000 11 1 101.0000
+at 101.0000 13 3 101.0000
 asks 102.0000 1 GET "/b/key?secret=1"
 at 103.00"""
 
@@ -68,6 +71,38 @@ def test_requests_are_joined_by_process_and_time(tmp_path: Path) -> None:
     assert places[2] in [(3, False), (5, False)]
     assert places[3] == (3, True)
     assert places[4] is places[5] is None
+
+
+TWO_THREADS = """\
+begin 7 1 "/home/user"
+site 1 {"file":"/home/user/a.py","line":3,"function":"read","call":"obstore.get","is_standard":0}
+site 2 {"file":"/home/user/a.py","line":5,"function":"other","call":"obstore.get","is_standard":0}
+at 100.0000 11 1 99.9900
+at 100.0300 12 2 100.0200
+at 100.2000 12 - 100.1900
+at 100.3000 11 2 100.2800
+"""
+
+
+@pytest.mark.parametrize(
+    ("start_s", "end_s", "line"),
+    [
+        pytest.param(100.0, 100.04, "about a.py:3", id="another thread arrives meanwhile"),
+        pytest.param(100.1, 100.18, "about", id="two threads throughout"),
+        pytest.param(100.185, 100.23, "about a.py:3", id="another thread leaves meanwhile"),
+        pytest.param(100.21, 100.27, "a.py:3", id="one thread throughout"),
+        pytest.param(100.27, 100.31, "about a.py:3", id="its line changes meanwhile"),
+        pytest.param(100.31, 100.33, "a.py:5", id="one thread at the next line"),
+    ],
+)
+def test_a_line_is_certain_where_no_other_can_be_meant(
+    start_s: float, end_s: float, line: str, tmp_path: Path
+) -> None:
+    """A second thread in a library, seen at one sample only, may be the one that asked."""
+    (tmp_path / "7").write_text(TWO_THREADS)
+    (site,) = locate([make_row(start_s, end_s)], read_samples(tmp_path))
+    assert site is not None
+    assert site.label.replace("/home/user/", "").startswith(line)
 
 
 NEAR = Profile("near", FirstByte(0.03, 0.04), aggregate_mb_per_s=400)
@@ -101,14 +136,57 @@ def fill(location: Location) -> None:
                 name, data=np.random.default_rng(0).random((20, 5000)), chunks=(1, 5000)
             )
     client.put_object(Bucket=location.bucket, Key="lines/cube.nc", Body=file.getvalue())
-    allowed = {
-        "Effect": "Allow",
-        "Principal": "*",
-        "Action": "s3:GetObject",
-        "Resource": f"arn:aws:s3:::{location.bucket}/lines/*",
-    }
-    policy = {"Version": "2012-10-17", "Statement": [allowed]}
-    client.put_bucket_policy(Bucket=location.bucket, Policy=json.dumps(policy))
+    allow_everybody(location)
+
+
+class Verdict(NamedTuple):
+    """How the requests of a program were put on lines."""
+
+    n_requests: int
+    n_right: int  # on the right line, *about* or not
+    n_about: int  # on a line that is said to be uncertain, or on none
+    wrong: list[tuple[str, str, int | None, CallSite]]  # on another line without *about*
+
+
+@pytest.fixture(scope="module")
+def judge(store: Location, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Verdict]:
+    """Run each program once, and compare the lines of its requests with those that asked."""
+
+    @cache
+    def judge_program(program: LineProgram) -> Verdict:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path_factory.mktemp(program.name))
+            return _judge(program, store)
+
+    return judge_program
+
+
+def _judge(program: LineProgram, store: Location) -> Verdict:
+    Path("program.py").write_text(program.text)
+    marks_path = Path("marks.json").absolute()
+    environment = {**client_environment(store), "MARKS": str(marks_path)}
+    words = [sys.executable, "-W", "ignore", "program.py"]
+    run = launch.run(words, environment=environment, profile=NEAR, is_silent=True)
+    assert run.exit_code == 0 and run.rows
+    expected_lines, marks = program.find_lines(), json.loads(marks_path.read_text())
+    n_right, n_about, wrong = 0, 0, []
+    for row, site in zip(run.rows, run.sites, strict=True):
+        tag = row.key.rpartition("/")[2].rstrip("0123456789")
+        expected = expected_lines.get(tag)
+        if expected is None and marks:
+            expected = [line for moment, line in marks if moment <= row.start_s][-1]
+        right_lines = (expected, expected_lines.get("dan"))
+        is_right = site is not None and (expected is None or site.line in right_lines)
+        n_right += is_right
+        n_about += site is None or not site.is_certain
+        if site is not None and site.is_certain and not is_right:
+            wrong.append((row.method, row.key, expected, site))
+    return Verdict(len(run.rows), n_right, n_about, wrong)
+
+
+def needs_curl(program: LineProgram) -> bool:
+    """Tell whether a program calls what is not installed."""
+    return "curl" in program.body and shutil.which("curl") is None
 
 
 @pytest.mark.parametrize(
@@ -120,33 +198,29 @@ def fill(location: Location) -> None:
         for program in PROGRAMS
     ],
 )
-def test_requests_are_on_their_lines(
-    program: LineProgram, store: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No request is on another line without *about*, and of each program's at most one or 5 % with it."""
-    if "curl" in program.body and shutil.which("curl") is None:
+def test_requests_are_on_their_lines(program: LineProgram, judge: Callable[..., Verdict]) -> None:
+    """No request is on another line without *about*; only where two lines may ask are many uncertain."""
+    if needs_curl(program):
         pytest.skip("curl is not on PATH: apt install curl")
-    script = tmp_path / "program.py"
-    script.write_text(program.text)
-    monkeypatch.chdir(tmp_path)
-    marks_path = tmp_path / "marks.json"
-    environment = {**client_environment(store), "MARKS": str(marks_path)}
-    words = [sys.executable, "-W", "ignore", "program.py"]
-    run = launch.run(words, environment=environment, profile=NEAR, is_silent=True)
-    assert run.exit_code == 0 and run.rows
-    expected_lines, marks = program.find_lines(), json.loads(marks_path.read_text())
-    n_right, wrong = 0, []
-    for row, site in zip(run.rows, run.sites, strict=True):
-        tag = row.key.rpartition("/")[2].rstrip("0123456789")
-        expected = expected_lines.get(tag)
-        if expected is None and marks:
-            expected = [line for moment, line in marks if moment <= row.start_s][-1]
-        if site and (expected is None or site.line in (expected, expected_lines.get("dan"))):
-            n_right += 1
-        elif site is None or site.is_certain:
-            wrong.append((row.method, row.key, expected, site))
-    assert not [entry for entry in wrong if entry[3]], wrong
+    verdict = judge(program)
+    assert not verdict.wrong
     if program.is_ambiguous:
-        assert not any(site.is_certain for site in run.sites if site)
+        assert verdict.n_about >= 0.5 * verdict.n_requests
     else:
-        assert len(run.rows) - n_right <= max(1, 0.05 * len(run.rows)), wrong
+        n_allowed = 1 if program.is_sampled else 0
+        assert verdict.n_requests - verdict.n_right <= n_allowed, verdict
+
+
+@pytest.mark.slow
+def test_nearly_all_requests_are_on_their_lines(judge: Callable[..., Verdict]) -> None:
+    """Of all programs' requests 95 % are on the right line, those that are uncertain included."""
+    programs = [program for program in PROGRAMS if not needs_curl(program)]
+    verdicts = [judge(program) for program in programs]
+    n_requests = sum(verdict.n_requests for verdict in verdicts)
+    n_right = sum(verdict.n_right for verdict in verdicts)
+    n_about = sum(verdict.n_about for verdict in verdicts)
+    print(f"{n_right} of {n_requests} requests on their lines; {n_about} of all uncertain")
+    for program, verdict in zip(programs, verdicts, strict=True):
+        print(f"{program.name:28} {verdict[:3]}", *verdict.wrong)
+    assert not [entry for verdict in verdicts for entry in verdict.wrong]
+    assert n_right >= 0.95 * n_requests

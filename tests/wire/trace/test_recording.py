@@ -12,10 +12,10 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.stores import client_environment, make_location
+from tests.stores import allow_everybody, client_environment, make_location
 from wire.bed.locations import Location
 from wire.bed.testbed import Server
-from wire.trace import jupyter
+from wire.trace import jupyter, stored
 
 N_OBJECTS = 6
 
@@ -26,6 +26,7 @@ def store(server: Server) -> Location:
     client = location.botocore()
     for n in range(N_OBJECTS):
         client.put_object(Bucket=location.bucket, Key=f"r/{n}", Body=b"x" * 1000)
+    allow_everybody(location)
     return location
 
 
@@ -228,3 +229,83 @@ def test_a_notebook_below_wire_trace_counts_its_own(kernels: Path, store: Locati
     outputs = nbformat.read(path, as_version=4).cells[3].outputs
     assert find_text(outputs) == f"2 {[('In [3]', 2)] * 2} []\n"
     assert "2 requests" in completed.stderr
+
+
+INNER = """
+import json, multiprocessing, os, subprocess, sys, urllib.request, wire
+url = os.environ["AWS_ENDPOINT_URL"] + "/recorded/r/"
+CHILD = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()"
+def read(n):
+    return len(urllib.request.urlopen(url + str(n)).read())
+if __name__ == "__main__":
+    read(5)
+    with wire.trace() as block:
+        read(0)
+        subprocess.run([sys.executable, "-c", CHILD, url + "1"], check=True)
+        subprocess.run(f"{sys.executable} -c '{CHILD}' {url}2; true", shell=True, check=True)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            pool.map(read, [3])
+    read(5)
+    rows = zip(block.requests, block.sites)
+    print(json.dumps(sorted([row.key, site and site.line] for row, site in rows)))
+"""
+
+
+def test_a_block_below_wire_trace_agrees_with_it(store: Location, tmp_path: Path) -> None:
+    """The block has the requests of its own processes, of those that ended too, on the lines of the trace."""
+    script = tmp_path / "inner.py"
+    script.write_text(INNER)
+    words = (
+        "-c",
+        "from wire.cli import run; run()",
+        "trace",
+        "--out",
+        "trace",
+        "--",
+        sys.executable,
+    )
+    completed = run_python("", store, *words, "inner.py", cwd=tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    of_block = json.loads(completed.stdout.splitlines()[-1])
+    assert of_block == [
+        ["/recorded/r/0", 6],
+        ["/recorded/r/1", 1],
+        ["/recorded/r/2", 1],
+        ["/recorded/r/3", 6],
+    ]
+    run, _ = stored.read_trace(tmp_path / "trace")
+    of_trace = [
+        [row.key, site and site.line]
+        for row, site in zip(run.rows, run.sites, strict=True)
+        if not row.key.endswith("5")
+    ]
+    assert sorted(of_trace) == of_block
+
+
+@pytest.mark.slow
+def test_papermill_counts_each_cell(kernels: Path, store: Location) -> None:
+    """A notebook that papermill runs has the requests of each cell, and shows them below it."""
+    cells = [
+        "n = 1",
+        "%load_ext wire\nimport s3fs\nfs = s3fs.S3FileSystem()",
+        READ.format(name="a", n="n"),
+        READ.format(name="b", n=5),
+        COUNT.format(name="a"),
+        COUNT.format(name="b"),
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook.cells[0].metadata["tags"] = ["parameters"]
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "", "language": "python"}
+    path, executed_path = kernels / "notebook.ipynb", kernels / "executed.ipynb"
+    nbformat.write(notebook, path)
+    words = ("-m", "papermill", "--no-progress-bar", str(path), str(executed_path), "-p", "n", "3")
+    completed = run_python("", store, *words, cwd=kernels)
+    assert completed.returncode == 0, completed.stderr
+    executed = nbformat.read(executed_path, as_version=4).cells
+    assert [find_text(cell.outputs) for cell in executed[-2:]] == [
+        f"3 {[('In [4]', 2)] * 3} []\n",
+        f"5 {[('In [5]', 2)] * 5} []\n",
+    ]
+    for number, cell in ((4, executed[3]), (5, executed[4])):
+        shown = next(output["data"]["text/html"] for output in cell.outputs if "data" in output)
+        assert f"In [{number}], line 2" in shown

@@ -6,7 +6,8 @@ noted with the line that asked for it. All of it goes to one file a process, a r
 
 - ``begin PID PARENT FOLDER``: the process, the one that it is a fork or child of, its working folder.
 - ``site NUMBER {...}``: a line of the program, as `wire.trace.lines.read_samples` has it.
-- ``at SECONDS THREAD NUMBERS``: from this sample on a thread is at these lines, or at none.
+- ``at SECONDS THREAD NUMBERS BEFORE``: from this sample on a thread is at these lines, or at none;
+  at the sample before, of BEFORE, it was still where it had been.
 - ``gap SECONDS SECONDS``: between these two samples nothing was seen.
 - ``asks SECONDS NUMBER METHOD PATH``: a line asked for a path, whose query is left out.
 - ``child SECONDS PID NUMBER``: a line started a process.
@@ -88,12 +89,12 @@ class Sampler:
         """Begin a file of this process's own."""
         self.pid, self.file, self.nbytes, self.interval_s = os.getpid(), -1, 0, INTERVAL_S
         self.sites, self.states, self.is_over = {}, {}, False
+        self.looked_s = time.time()  # when the last sample was begun
         self.lock = _thread.allocate_lock()  # of the file
         self.stopping = _thread.allocate_lock()
         self.stopping.acquire()
         self.stopped = None
-        here = _write_json(self.start_folder)
-        self.head = f"begin {self.pid} {parent} {here}\n"
+        self.head = f"begin {self.pid} {parent} {_write_json(self.start_folder)}\n"
 
     def start(self):
         """Begin to look, in a thread that `threading` does not know."""
@@ -146,19 +147,19 @@ class Sampler:
     def _run(self, stopping, stopped):
         try:
             self._block_signals()
-            pid, pause_s, before_s = self.pid, self.interval_s, time.time()
+            pid, pause_s = self.pid, self.interval_s
             begin_s, used_s, clock = time.monotonic(), 0.0, time.thread_time
             while not stopping.acquire(True, pause_s):
                 if self.is_over or self.pid != pid:
                     return
                 now_s = time.time()
                 lines = []
-                if now_s - before_s > GAP_S:
-                    lines.append(f"gap {before_s:.4f} {now_s:.4f}")
-                lines += self._look(now_s)
+                if now_s - self.looked_s > GAP_S:
+                    lines.append(f"gap {self.looked_s:.4f} {now_s:.4f}")
+                lines += self._look(self.looked_s)
                 if lines:
                     self.write(*lines)
-                before_s = now_s
+                self.looked_s = now_s
                 last_s, used_s = used_s, clock()
                 pause_s = self.interval_s
                 if used_s - FREE_S > BUSY * (time.monotonic() - begin_s):
@@ -178,22 +179,23 @@ class Sampler:
         except Exception:
             pass
 
-    def _look(self, now_s):
-        """Return what has changed since the sample before."""
-        own, lines, seen = _thread.get_ident(), [], set()
+    def _look(self, before_s):
+        """Return what has changed since the sample before, which was begun at `before_s`."""
+        own, lines, current = _thread.get_ident(), [], set()
         states = self.states
         for thread, frame in sys._current_frames().items():
             if thread == own:
                 continue
-            seen.add(thread)
+            current.add(thread)
             numbers = self._numbers_of(thread, frame, lines)
             if states.get(thread, ()) != numbers:
                 states[thread] = numbers
-                lines.append(f"at {now_s:.4f} {thread} {','.join(map(str, numbers)) or '-'}")
+                listed = ",".join(map(str, numbers)) or "-"
+                lines.append(f"at {time.time():.4f} {thread} {listed} {before_s:.4f}")
         frame = None
-        for thread in [thread for thread in states if thread not in seen]:
+        for thread in [thread for thread in states if thread not in current]:
             if states.pop(thread):
-                lines.append(f"at {now_s:.4f} {thread} -")
+                lines.append(f"at {time.time():.4f} {thread} - {before_s:.4f}")
         return lines
 
     def _numbers_of(self, thread, frame, lines):
@@ -225,7 +227,7 @@ class Sampler:
         return tuple(sorted(numbers)[:20])
 
     def _site_of_task(self, task):
-        coroutine, found, n = task.get_coro(), None, 0
+        coroutine, n = task.get_coro(), 0
         below = None
         frames = []
         while coroutine is not None and n < MOST_FRAMES:
@@ -239,10 +241,9 @@ class Sampler:
             n += 1
         for frame in reversed(frames):
             if self.kind_of(frame) == USER:
-                found = self._site(frame, below)
-                break
+                return self._site(frame, below)
             below = frame
-        return found
+        return None
 
     # --- lines --------------------------------------------------------------------------------
 
@@ -343,24 +344,24 @@ class Sampler:
         code, line, place, library, frame, is_standard = site
         name = code.co_filename
         function = getattr(code, "co_qualname", code.co_name)
-        found = {"file": name, "line": line, "function": function, "call": library}
+        record = {"file": name, "line": line, "function": function, "call": library}
         linecache = sys.modules.get("linecache")
         entry = getattr(linecache, "cache", {}).get(name)
         if not os.path.exists(os.path.join(self.start_folder, name)):
             if entry is not None and len(entry) > 2 and 0 < line <= len(entry[2]):
-                found["source"] = entry[2][line - 1].strip()[:MOST_SOURCE]
+                record["source"] = entry[2][line - 1].strip()[:MOST_SOURCE]
             cell = self._find_cell(name)
             if cell:
-                found["cell"] = cell
+                record["cell"] = cell
         if library:
-            found["is_standard"] = is_standard
+            record["is_standard"] = is_standard
         if hasattr(code, "co_positions") and (not library or "<locals>" in library):
             positions = [*code.co_positions()][place // 2 : place // 2 + 1]
             if positions and None not in positions[0]:
                 first, last, begin, end = positions[0]
-                found.update(first=first, last=last, begin=begin, end=end)
-            found["names"] = _find_names(code, frame.f_globals)
-        return found
+                record.update(first=first, last=last, begin=begin, end=end)
+            record["names"] = _find_names(code, frame.f_globals)
+        return record
 
     @staticmethod
     def _find_cell(name):
@@ -449,20 +450,20 @@ class Sampler:
 
 
 def _find_names(code, variables):
-    """Find what the names of a function stand for, as far as they are the module's."""
-    found = {}
+    """Find what the names of a function stand for, as far as they are the module's or Python's."""
+    meanings, built_in = {}, sys.modules["builtins"].__dict__
     for name in code.co_names[:200]:
-        value = variables.get(name)
+        value = variables.get(name, built_in.get(name))
         kind = type(value)
         if value is None:
             continue
         if kind is type(sys):
-            found[name] = str(value.__dict__.get("__name__"))
+            meanings[name] = str(value.__dict__.get("__name__"))
         elif kind is type(len) or kind is type(_find_names) or kind is type:
-            found[name] = f"{value.__module__}.{value.__qualname__}"
+            meanings[name] = f"{value.__module__}.{value.__qualname__}"
         else:
-            found[name] = f"{kind.__module__}.{kind.__qualname__}"
-    return found
+            meanings[name] = f"{kind.__module__}.{kind.__qualname__}"
+    return meanings
 
 
 # --- libraries ----------------------------------------------------------------------------------

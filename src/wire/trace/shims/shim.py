@@ -18,7 +18,7 @@ import os
 import sys
 
 _FOLDER = os.environ.get("WIRE_TRACE_FOLDER", "")
-_OPEN, _SAID, _PEERS = (os.path.join(_FOLDER, name) for name in ("open", "said", "peers"))
+_OPEN, _STATEMENTS, _PEERS = (os.path.join(_FOLDER, name) for name in ("open", "said", "peers"))
 _NAMES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GDAL_CURL_CA_BUNDLE", "TILEDB_SSL_CA_FILE", "TILEDB_VFS_S3_CA_FILE")  # fmt: skip
 _CERTIFI = "certifi"
 
@@ -38,7 +38,7 @@ def _is_ours(path):
 def _say(*words):
     """Write down a line for the gateway: names and numbers alone, and what goes over the network in the clear."""
     line = (repr(words) + "\n").encode("ascii", "backslashreplace")
-    file = os.open(os.path.join(_SAID, str(os.getpid())), os.O_WRONLY | os.O_APPEND)
+    file = os.open(os.path.join(_STATEMENTS, str(os.getpid())), os.O_WRONLY | os.O_APPEND)
     try:
         os.write(file, line)
     finally:
@@ -55,8 +55,8 @@ def _begin(parent=0):
             os.link(os.path.join(_OPEN, f"{name}.pem"), path)
         if _is_ours(os.environ.get(name)):  # else it is the program's own by now
             os.environ[name] = path
-    said = os.path.join(_SAID, str(os.getpid()))
-    os.close(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+    path = os.path.join(_STATEMENTS, str(os.getpid()))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     _say("begin", start, parent)
 
 
@@ -128,8 +128,8 @@ def _lead_ssl(ssl):
         """Have a context trust the gateway too, and note what it would trust alone."""
         try:
             if context.protocol != getattr(ssl, "PROTOCOL_TLS_SERVER", None):
-                known = context.__dict__.setdefault("_wire_sources", [])
-                known.extend(source for source in sources if source not in known)
+                trusted = context.__dict__.setdefault("_wire_sources", [])
+                trusted.extend(source for source in sources if source not in trusted)
                 if not context.__dict__.get("_wire_is_ours"):
                     load(context, cadata=authority)
                     context.__dict__["_wire_is_ours"] = True
@@ -223,20 +223,20 @@ def _lead_ssl(ssl):
     def of_server(getpeercert):
         def getpeercert_of_server(self, binary_form=False):
             """Return the certificate of the server, and not the one that the gateway made for it."""
-            found = getpeercert(self, binary_form)
+            certificate = getpeercert(self, binary_form)
             try:
-                made = getpeercert(self, True) if found else b""
+                shown = getpeercert(self, True) if certificate else b""
                 # two sequences, the version, then the number: an integer and its length
-                number = made[15 : 15 + made[14]].hex() if made else ""
+                number = shown[15 : 15 + shown[14]].hex() if shown else ""
                 path = os.path.join(_PEERS, number + ".pem")
                 if not number or not os.path.exists(path):
-                    return found
+                    return certificate
                 if not binary_form:
                     return ssl._ssl._test_decode_cert(path)
                 with open(path) as file:
                     return ssl.PEM_cert_to_DER_cert(file.read())
             except Exception:
-                return found
+                return certificate
 
         return getpeercert_of_server
 
@@ -251,12 +251,12 @@ def _lead_ssl(ssl):
     kind.wrap_bio = _as(wrap_bio, wrap_bio_noted)
 
 
-def _as(original, ours):
+def _as(original, replacement):
     """Have a function look like the one that it stands for."""
-    ours.__name__, ours.__doc__ = original.__name__, original.__doc__
-    ours.__qualname__ = getattr(original, "__qualname__", original.__name__)
-    ours.__wrapped__ = original
-    return ours
+    replacement.__name__, replacement.__doc__ = original.__name__, original.__doc__
+    replacement.__qualname__ = getattr(original, "__qualname__", original.__name__)
+    replacement.__wrapped__ = original
+    return replacement
 
 
 def _why_unreachable(socket, port):
@@ -311,8 +311,8 @@ def _lead_duckdb(duckdb):  # it heeds no variable
 
     def lead(connection):
         connection.execute("SET http_proxy = '{}'".format(os.environ["HTTP_PROXY"]))
-        known = "SELECT 1 FROM duckdb_extensions() WHERE extension_name = 'httpfs' AND installed"
-        if not connection.execute(known).fetchall():
+        query = "SELECT 1 FROM duckdb_extensions() WHERE extension_name = 'httpfs' AND installed"
+        if not connection.execute(query).fetchall():
             return  # to set what is that extension's would fetch it
         connection.execute(f"SET GLOBAL ca_cert_file = '{_own_path(_CERTIFI)}'")
         checks = (

@@ -1,8 +1,6 @@
-"""Clients of the ledger, in whatever interpreter and versions an environment has; it imports nothing of ours.
+"""Clients of whole chunks, in whatever interpreter and versions an environment has; it imports nothing of ours.
 
-It reads jobs as lines of JSON, each done in a child of its own that has imported the libraries
-and nothing else: no connection, loop or cache of an earlier job. A child says `opened`, waits
-for a line, does the operation and says what it read.
+`wire.ledger.process` runs them: an operation opens, pauses, and does the rest.
 """
 
 # ruff: noqa: UP031, B905
@@ -10,20 +8,16 @@ for a line, does the operation and says what it read.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import json
-import os
-import sys
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import getitem
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import SimpleNamespace
 
     At = SimpleNamespace  # a path in the store, its addresses there, and the keys
     Selection = tuple[slice, ...]
@@ -306,7 +300,13 @@ class LedgerClient:
     open_to_append: Callable[[At], Any] | None = None  # else as to read
     append: Callable[[At, Any], None] | None = None
     write: Callable[[At, Mapping[str, Any], Any], None] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables set before imports
     forks: bool = True  # whether a child of a process that has imported it can use it
+
+    @property
+    def accesses(self) -> Operations:
+        """What it does, by layout and operation."""
+        return Operations(self)
 
 
 of_zarr = partial(LedgerClient, count=lambda group: len(list(group.arrays())))
@@ -333,7 +333,10 @@ CLIENTS = {
         open_to_append=lambda place: zarr_obstore(place, "r+")[ARRAY],
         append=lambda _place, array: array.append(zeros(array)),
     ),
-    "zarr-gcsfs": of_zarr("zarr gcsfs numcodecs", ALL_ZARR, zarr_gcsfs),
+    "zarr-gcsfs": of_zarr(
+        "zarr gcsfs numcodecs", ALL_ZARR, zarr_gcsfs,
+        environment={"GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false"},  # no emulator answers gRPC
+    ),
     "zarr-zarrs": of_zarr(
         "zarr zarrs obstore.store", ALL_ZARR[1:],
         partial(zarr_obstore, pipeline="zarrs.ZarrsCodecPipeline"),
@@ -403,92 +406,32 @@ def digest(values: Any) -> int:
     return zlib.crc32(np.ascontiguousarray(values).tobytes())
 
 
-def work(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Do a job, in a child."""
-    client, operation = CLIENTS[job["client"]], job["operation"]
-    place = SimpleNamespace(**job["at"])
-    os.environ.update(AWS_ACCESS_KEY_ID=place.key, AWS_SECRET_ACCESS_KEY=place.secret)
+def run_operation(place: At, client: LedgerClient, operation: str) -> Any:
+    """Run an operation; return the checksum of what it read, or the number of variables that it saw."""
     if operation == "write" and client.write:
-        client.write(place, dict(use("numpy").load(job["arrays"])), tuple(job["chunks"]))
-        return {"done": True}
+        client.write(place, dict(use("numpy").load(place.arrays)), tuple(place.chunks))
+        return None
     if operation.startswith("metadata") and client.count:
-        return {"done": True, "names": client.count(client.open(place))}
+        return client.count(client.open(place))
     if operation == "append" and client.open_to_append:
         opened = client.open_to_append(place)
     else:
         opened = client.open(place)[ARRAY] if client.count else client.open(place)
-    say({"opened": True})
-    if read_line() == "end":
-        return {"done": True}
+    if place.pause() == "end":
+        return None
     if operation == "append" and client.append:
         client.append(place, opened)
-        return {"done": True}
-    selection = {**selections(job["shape"], job["chunks"]), **GAPS}[operation]
-    return {"done": True, "crc": digest(client.read(opened, selection))}
+        return None
+    selection = {**selections(place.shape, place.chunks), **GAPS}[operation]
+    return digest(client.read(opened, selection))
 
 
-def answer(line: str) -> None:
-    """Do a job, say what came of it, and end."""
-    try:
-        say(work(json.loads(line)))
-    except BaseException as error:
-        say({"failed": explain(error)})
-    os._exit(0)
+class Operations:
+    """The operations of a client by layout and name, each a function of a place."""
 
+    def __init__(self, client: LedgerClient) -> None:
+        self.client = client
 
-def say(message: Mapping[str, Any]) -> None:
-    """Write a line of JSON."""
-    os.write(ANSWERS, (json.dumps(message) + "\n").encode())
-
-
-def read_line() -> str:
-    """Read a line, one byte after the other, so that none is taken from who reads next."""
-    line = b""
-    while True:
-        byte = os.read(0, 1)
-        if byte in (b"\n", b""):
-            return line.decode()
-        line += byte
-
-
-def explain(error: BaseException) -> str:
-    """Say in a line what went wrong."""
-    return "%s: %s" % (type(error).__name__, " ".join(str(error).split())[:200])
-
-
-def main() -> None:
-    """Import what a client needs, then do jobs, each in a child."""
-    from importlib.metadata import version
-
-    client, versions, name = CLIENTS[read_line()], {}, ""
-    try:
-        for name in client.modules.split():
-            use(name)
-            package = name.partition(".")[0]
-            with contextlib.suppress(Exception):
-                versions[package] = version(package)
-    except Exception as error:
-        say({"failed": "%s cannot be imported: %s" % (name, explain(error))})
-        return
-    say({"ready": True, "versions": versions})
-    while True:
-        line = read_line()
-        if not line:
-            return
-        child = os.fork()
-        if not child:
-            if client.forks:
-                answer(line)
-            os.dup2(ANSWERS, 1)
-            os.execv(sys.executable, [sys.executable, __file__, line])  # noqa: S606
-        _, status = os.waitpid(child, 0)
-        if status:
-            say({"failed": "ended by signal or exit status %d" % status})
-
-
-if __name__ == "__main__":
-    ANSWERS = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
-    if len(sys.argv) > 1:
-        answer(sys.argv[1])
-    main()
+    def __getitem__(self, key: tuple[str, str]) -> Callable[[At], Any]:
+        """Return an operation; its layout is where the place is."""
+        return partial(run_operation, client=self.client, operation=key[1])
