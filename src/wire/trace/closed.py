@@ -76,19 +76,11 @@ class ClosedConnections:
         entry, nbytes = parse_socket(message), read_received(message[_BODY:])
         if entry.state == LISTEN or not (entry.local[1] and entry.remote[1]):
             return
-<<<<<<< HEAD
-        pair = frozenset((entry.near, entry.far))
-        _, before_nbytes = self._pairs.get(pair, (entry.far, 0))
-        server = entry.near if entry.near[1] in self._listening else entry.far
-        if len(self._pairs) < _MOST_PAIRS:
-            self._pairs[pair] = server, max(nbytes, before_nbytes)
-=======
         pair = frozenset((entry.local, entry.remote))
         _, before_nbytes = self._pairs.get(pair, (entry.remote, 0))
         remote = entry.local if entry.local[1] in self._listening else entry.remote
         if len(self._pairs) < _MOST_PAIRS:
             self._pairs[pair] = remote, max(nbytes, before_nbytes)
->>>>>>> main
         else:
             self.is_complete = False
 
@@ -125,22 +117,14 @@ class ClosedConnections:
         """
         self.take()
         places = list[str]()
-<<<<<<< HEAD
-        for pair, (server, nbytes) in self._pairs.items():
-=======
         for pair, (remote, nbytes) in self._pairs.items():
->>>>>>> main
             is_known = pair in self._others or any(
                 end in own_ends or end[1] in own_ports or f"{end[0]}:{end[1]}" in own_places
                 for end in pair
             )
             if nbytes and not is_known:
                 listening = [end for end in pair if end[1] in self._listening]
-<<<<<<< HEAD
-                host, port = listening[0] if len(listening) == 1 else server
-=======
                 host, port = listening[0] if len(listening) == 1 else remote
->>>>>>> main
                 places.append(f"{host}:{port}")
         return places
 
