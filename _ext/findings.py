@@ -5,7 +5,8 @@ another: the rounded number, with its interval, repeats, noise and record as its
 dagger where the noise of that number itself makes it unstable. ``|range`` behind the key prints the
 interval too, for tables, and ``|x`` the number as a factor, as in 13x; ``|verdict`` prints what was judged, and ``|unstable`` the dagger alone,
 where only the noise of the page is known.
-``{claim}`key``` prints nothing where the claim holds of the results that are shown, and else says so.
+``{claim}`key``` prints nothing where the claim holds of the results that are shown, and else says so;
+where these are the reference, it says so too where the claim does not hold in a second record.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
+from helpers.again import compare_over_records, fails_in_a_record, read_all_records
+from helpers.benchmark.statistics import Interval
 from helpers.findings import (
     CONSTANTS,
     NOISE,
@@ -32,6 +35,7 @@ from helpers.plotting.tables import format_digits
 from wire.errors import UserError
 
 NOT_SO = "(not so in these results) "
+NOT_SO_AGAIN = "(not so in a second record) "
 NOT_DECIDED = "(not decided in these results) "
 
 
@@ -67,14 +71,20 @@ def depart_number(translator: Any, _node: number) -> None:
     translator.body.append("</span>")
 
 
-def describe_details(finding: Finding, page: str) -> str:
-    """Describe in a line what is behind a number: interval, repeats, noise, what it is, and its record."""
+def describe_details(finding: Finding, page: str, over: Interval | None = None) -> str:
+    """Describe in a line what is behind a number: interval, repeats, noise, what it is, and its record.
+
+    `over` is the ratio over all records, where there are several.
+    """
     parts = []
     if math.isfinite(finding.low):
         low, high = (format_digits(end, n=3) for end in (finding.low, finding.high))
         parts.append(f"95 % interval {low} to {high}{f' {finding.unit}' if finding.unit else ''}")
     if finding.n > 1:
         parts.append(f"{finding.n} repeats")
+    if over is not None:
+        low, high = (format_digits(end, n=3) for end in (over.low, over.high))
+        parts.append(f"over {over.n} records {low} to {high}")
     if math.isfinite(finding.noise):
         parts.append(f"noise {format_digits(100 * finding.noise)} %")
     if finding.quantity:
@@ -82,6 +92,17 @@ def describe_details(finding: Finding, page: str) -> str:
     if page:
         parts.append(f"record {page}")
     return "; ".join(parts)
+
+
+def _name_key(text: str) -> str:
+    """Name the key of a finding that a role was given, without its page and style."""
+    return text.partition("|")[0].strip().rpartition("::")[2]
+
+
+def _is_reference(finding: Finding, page: str, key: str) -> bool:
+    """Decide whether the finding that is shown is that of the reference, and not of a reader's own record."""
+    records = read_all_records(page, key) if page else []
+    return bool(records) and records[0].value == finding.value
 
 
 class _Role(SphinxRole):
@@ -117,7 +138,9 @@ class Num(_Role):
         if finding is None or style == "verdict" or not math.isfinite(finding.value):
             return [nodes.Text(text)], []
         written: list[nodes.Node] = [nodes.Text(text)]
-        if style != "range" and (details := describe_details(finding, page)):
+        key = _name_key(self.text)
+        over = compare_over_records(page, key) if _is_reference(finding, page, key) else None
+        if style != "range" and (details := describe_details(finding, page, over)):
             written = [number("", text, details=details)]
         if reason := describe_noise(finding):
             written.append(unstable("", UNSTABLE_MARK, reason=reason))
@@ -130,11 +153,14 @@ class Claim(_Role):
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Write nothing, or that it is not so, or not decided by results that cannot judge it."""
         try:
-            claim, *_ = self.find()
+            claim, _, _, page = self.find()
         except UserError as error:
             return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
         if claim is None or math.isnan(claim.value):
             return [nodes.inline("", NOT_DECIDED, classes=["not-so"])], []
+        if claim.value and _is_reference(claim, page, key := _name_key(self.text)):
+            text = NOT_SO_AGAIN if fails_in_a_record(page, key) else ""
+            return [nodes.inline("", text, classes=["not-so"]) if text else nodes.Text("")], []
         if claim.value:
             return [nodes.Text("")], []
         return [nodes.inline("", NOT_SO, classes=["not-so"])], []

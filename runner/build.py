@@ -55,6 +55,7 @@ from wire.errors import UserError, copy_redacted, redact_tree
 from wire.files import check_name
 
 # What a page may show or need besides the executed notebooks.
+_EXPLORER = "explorer"
 _SOURCES = ("_config.yml", "_toc.yml", "pages/*", "_static", "_ext")
 # A figure of a case on another page: that of the results that the book shows.
 _PICTURE = re.compile(r"_generated/figures/([\w-]+/[\w-]+)/([\w-]+)\.svg")
@@ -135,12 +136,18 @@ def _stage_gap(name: str, title: str, into: Path) -> None:
 
 
 def _list_pages(toc_path: Path, pages: Sequence[Page]) -> None:
-    """Append cases that the table of contents does not know under their notebook's overview."""
+    """Append cases that the table of contents does not know under their notebook's overview.
+
+    A notebook that has none stands under the explorer, which says how cases become pages.
+    """
     toc = yaml.safe_load(toc_path.read_text(encoding="utf-8"))
     listed = {name for name, _ in walk_toc(toc)}
     for page in pages:
         if page.is_shown and page.name not in listed:
-            chapters = [entry for entry in toc["chapters"] if entry["file"] == page.notebook]
+            places = (page.notebook, _EXPLORER)
+            chapters = [
+                entry for name in places for entry in toc["chapters"] if entry["file"] == name
+            ]
             if not chapters:
                 raise UserError(
                     "_toc.yml",

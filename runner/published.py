@@ -526,21 +526,21 @@ def score_ratios(table: pd.DataFrame) -> dict[str, float]:
     >>> scores["ordered_percent"], scores["always_1_factor"], scores["always_1_near_percent"]
     (50.0, 2.0, 0.0)
     """
-    published, ours = (np.log(table[name].to_numpy()) for name in ("published", "ours"))
+    published, reproduced = (np.log(table[name].to_numpy()) for name in ("published", "ours"))
     is_clear = np.abs(published) > np.log(CLEAR)
-    published, ours = published[is_clear], ours[is_clear]
+    published, reproduced = published[is_clear], reproduced[is_clear]
     scores = {"n": len(table), "n_clear": len(published)}
     if not scores["n_clear"]:
         names = ("median_factor", "near_percent", "ordered_percent")
         return scores | dict.fromkeys(
             (*names, "always_1_factor", "always_1_near_percent"), math.nan
         )
-    distances, sizes = np.abs(ours - published), np.abs(published)
+    distances, sizes = np.abs(reproduced - published), np.abs(published)
     return {
         **scores,
         "median_factor": float(np.exp(np.median(distances))),
         "near_percent": 100 * float((distances <= np.log(NEAR)).mean()),
-        "ordered_percent": 100 * float((np.sign(ours) == np.sign(published)).mean()),
+        "ordered_percent": 100 * float((np.sign(reproduced) == np.sign(published)).mean()),
         "always_1_factor": float(np.exp(np.median(sizes))),
         "always_1_near_percent": 100 * float((sizes <= np.log(NEAR)).mean()),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -24,8 +25,10 @@ from zarr.storage import ObjectStore
 
 from helpers.arrays.readers import expected_warning
 from helpers.paths import ROOT
+from studies.hdf5_drivers.ros3 import find_python
 from tests.nursery import run_program
 from tests.stores import client_environment, make_location
+from wire.bed.emulators import write_connection_string
 from wire.bed.locations import Location
 from wire.bed.networks import get_profile
 from wire.bed.proxy import open_proxy
@@ -57,7 +60,7 @@ import numpy
 if "dataset" in globals():
     with open("chunks.json", "w") as file:
         json.dump({name: len(sizes) for name, sizes in dataset.chunks.items()}, file)
-for name in {"temperature", "heights", "reflectivity", "batch"} & globals().keys():
+for name in {"temperature", "heights", "reflectivity", "batch", "samples"} & globals().keys():
     numpy.save(f"{name}.npy", globals()[name])
 """
 
@@ -90,7 +93,13 @@ class World:
     take_trace: Callable[[], list[RequestRow]]
 
     def run(
-        self, language: str, block: str, folder: Path, *, is_anonymous: bool = False
+        self,
+        language: str,
+        block: str,
+        folder: Path,
+        *,
+        is_anonymous: bool = False,
+        python: str = sys.executable,
     ) -> subprocess.CompletedProcess[str]:
         """Run a block in a process and a folder of its own, with its optional lines."""
         code, n_lines = OPTIONAL.subn(r"\1\2", block)
@@ -105,9 +114,11 @@ class World:
             del environment[name]
         if language == "python":
             (folder / "recipe.py").write_text(f"{code}{_KEEP}")
-            return run_program(folder / "recipe.py", environment)
+            if python == sys.executable:
+                return run_program(folder / "recipe.py", environment)
+        command = ["bash", "-euo", "pipefail", "-c", code]
         return subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", code],
+            [python, "recipe.py"] if language == "python" else command,
             cwd=folder,
             env=environment,
             capture_output=True,
@@ -139,15 +150,19 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     loopback = get_profile("loopback")
     with (
         open_proxy(server.endpoint_url, profile=loopback) as proxy,
-        open_services({"gcs"}, testbed, stored, loopback, seed=0) as (opened, _absent),
+        open_services({"gcs", "azure"}, testbed, stored, loopback, seed=0) as (opened, _absent),
     ):
         environment = {
             **client_environment(server),
             "AWS_ALLOW_HTTP": "true",
             "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",  # asks by gRPC, which no emulator answers
+            "HDF5_ROS3_VFD_FORCE_PATH_STYLE": "true",  # no host is named after a bucket
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         }
         del environment["AWS_ENDPOINT_URL"]
+        if "azure" in opened and importlib.util.find_spec("adlfs"):
+            url = str(opened["azure"].far.endpoint_url)
+            environment["AZURE_STORAGE_CONNECTION_STRING"] = write_connection_string(url)
         gcs = str(opened["gcs"].far.endpoint_url) if "gcs" in opened else ""
         yield World(location, proxy.endpoint_url, environment, gcs, granule, proxy.take_trace)
 
@@ -231,9 +246,23 @@ def _fetches_ranges(world: World, folder: Path, trace: list[RequestRow]) -> None
 
 
 def _opens_once(world: World, folder: Path, trace: list[RequestRow]) -> None:
-    """The version is requested for each opening, and the metadata once."""
-    asked = [one.method for one in trace if one.key.endswith("temperature.zarr/zarr.json")]
-    assert asked == ["HEAD", "GET", "HEAD"]
+    """The version is requested for each opening, and the metadata once; so it is of tiles."""
+    (_, block) = RECIPES["Keep opened datasets in a process"][0]
+    tiles = world.run("python", block.partition("for _ in")[0] + _TILES, folder)
+    assert tiles.returncode == 0, tiles.stderr
+    for part in (trace, world.take_trace()):
+        rows = [row for row in part if row.key.endswith("temperature.zarr/zarr.json")]
+        assert [row.method for row in rows] == ["HEAD", "GET", "HEAD"]
+
+
+_TILES = """
+from starlette.testclient import TestClient
+
+query = {"url": "s3://bucket/temperature.zarr", "variable": "temperature", "sel": "time=0"}
+for _ in range(2):
+    answer = TestClient(app).get("/tiles/WebMercatorQuad/2/2/1.npy", params=query)
+    assert answer.status_code == 200, answer.text
+"""
 
 
 def _draws_boxes(world: World, folder: Path, trace: list[RequestRow]) -> None:
@@ -245,6 +274,18 @@ def _draws_boxes(world: World, folder: Path, trace: list[RequestRow]) -> None:
         batch[5], WRITTEN["temperature"][tuple(map(slice, start, np.add(start, (4, 20, 20))))]
     )
     np.save(folder / "temperature.npy", WRITTEN["temperature"])
+
+
+def _reads_chunks_once(world: World, folder: Path, trace: list[RequestRow]) -> None:
+    """Each step comes once, in another order than it is stored, and each chunk is requested once."""
+    samples = np.load(folder / "samples.npy")
+    (folder / "samples.npy").unlink()
+    assert not np.array_equal(samples, WRITTEN["temperature"])
+    order = [int(np.flatnonzero(WRITTEN["temperature"][:, 0, 0] == step[0, 0])[0]) for step in samples]  # fmt: skip
+    assert sorted(order) == [*range(24)]
+    chunks = [row.key for row in trace if "/temperature/c/" in row.key]
+    assert len(chunks) == len({*chunks}) == 24
+    np.save(folder / "temperature.npy", samples[np.argsort(order)])
 
 
 def _opens_one_sweep(world: World, folder: Path, trace: list[RequestRow]) -> None:
@@ -285,12 +326,20 @@ def _reads_a_chunk_once(world: World, folder: Path, trace: list[RequestRow]) -> 
     np.save(folder / "temperature.npy", WRITTEN["temperature"])
 
 
+def _fetches_to_disk(world: World, folder: Path, trace: list[RequestRow]) -> None:
+    assert (folder / "downloaded.h5").read_bytes() == world.granule.read_bytes()
+    starts = sorted(one.range_start or 0 for one in trace if one.method == "GET")
+    assert starts == [0, 8 * 2**20]
+
+
 _ALSO: dict[str, Callable[[World, Path, list[RequestRow]], None]] = {
     "Make s3fs faster": _asks_once,
     "Fetch the whole file in parallel ranges": _fetches_ranges,
+    "Download a file to disk in parallel ranges": _fetches_to_disk,
     "Keep opened datasets in a process": _opens_once,
     "Load random boxes": _draws_boxes,
     "Open a tree of groups": _opens_one_sweep,
+    "Shuffle chunks, then samples": _reads_chunks_once,
     "Open netCDF through Dask": _keeps_blocks,
     "Keep chunks for tiles": _reads_a_chunk_once,
     "Open many netCDF files": _makes_few_tasks,
@@ -308,9 +357,14 @@ def test_recipe_reads_what_was_written(title: str, world: World, tmp_path: Path)
             pytest.skip(f"{program} is not on PATH")
         if "storage.example.org" in block and not world.gcs_url:
             pytest.skip("no emulator of Google Cloud Storage is installed")
+        if "adlfs" in block and "AZURE_STORAGE_CONNECTION_STRING" not in world.environment:
+            pytest.skip("no emulator of Azure can be installed: npm is needed, or adlfs")
+        if 'driver="ros3"' in block and not find_python():
+            pytest.skip("no h5py with ROS3 is here: make ros3")
         if "--apply" in block and shutil.which("h5repack") is None:
             pytest.skip("h5repack is not on PATH: apt install hdf5-tools")
-        done = world.run(language, block, tmp_path, is_anonymous=title == PUBLIC)
+        python = find_python() if 'driver="ros3"' in block else sys.executable
+        done = world.run(language, block, tmp_path, is_anonymous=title == PUBLIC, python=python)
         assert done.returncode == 0, done.stderr
     if also := _ALSO.get(title):
         also(world, tmp_path, world.take_trace())

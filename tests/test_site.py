@@ -85,8 +85,9 @@ def test_pages_and_cases_are_listed() -> None:
     assert there == {*listed}
     files = {f"notebooks/{path.parent.name}/{path.stem}" for path in (ROOT / "parameters" / "laptop").glob("*/*.yaml")}  # fmt: skip
     assert {*pages.list_cases()} <= files
-    chapters = {one.split("/")[1] for one in files - {*pages.list_cases()}}
-    assert chapters <= {*listed}  # under which the page of a case is listed that has none here
+    assert (
+        "explorer" in listed
+    )  # under which a case is listed whose notebook has no page of its own
 
 
 UNITS = (

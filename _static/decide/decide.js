@@ -1,6 +1,6 @@
 // The page Decide: what `wire decide` answers, by the same formulas (wire.decide); a test holds both equal.
 (() => { "use strict";
-const N_CANDIDATES = 150000, MODEL_ERROR = 0.03, WORTH = 1.1, SHARD_WORTH = 1.2, MIN_NBYTES = 1e6, MAX_NBYTES = 1e8, APPEND_NBYTES = 1e9;
+const N_CANDIDATES = 150000, MODEL_ERROR = 0.03, WORTH = 1.1, SHARD_WORTH = 1.2, Z95 = 1.6448536269514722, MIN_NBYTES = 1e6, MAX_NBYTES = 1e8, APPEND_NBYTES = 1e9;
 const PARTS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16], ORDER = ["default", "write", "copy"];
 const sum = (xs) => xs.reduce((a, b) => a + b, 0), product = (xs) => xs.reduce((a, b) => a * b, 1);
 const cross = (grids) => grids.reduce((kept, grid) => kept.flatMap((some) => grid.map((e) => [...some, e])), [[]]);
@@ -11,24 +11,31 @@ const least = (xs, key) => xs.reduce((best, x) => (key(x) < key(best) ? x : best
 function delay(net, rank, n, inTurn) {
   if (!net.mean) return 0;
   const variance = Math.log1p(Math.expm1(net.sigma ** 2) / inTurn), z = quantile((n - rank + 2 / 3) / (n + 1 / 3));
-  return inTurn * net.mean * Math.exp(-variance / 2) * Math.exp(Math.sqrt(variance) * z);
+  const tail = (Math.max(z - Z95, 0) * net.tail) / Math.sqrt(inTurn);
+  return inTurn * net.mean * Math.exp(-variance / 2) * Math.exp(Math.sqrt(variance) * z + tail);
+}
+// By how much longer bodies take that are the first on new connections (Network.new_connection_s).
+function connect(net, nbytes) {
+  let waited = net.setup, window = net.window, rest = nbytes;
+  for (; rest > window && net.trip - window / net.stream > 0; window *= 2) { waited += net.trip - window / net.stream; rest -= window; }
+  return waited;
 }
 // Median seconds of n objects, so many at once (wire.models.access.access_seconds).
-function predict(net, n, stored, cpu, inFlight, inTurn) {
+function predict(net, n, stored, cpu, inFlight, inTurn, wait, cold) {
   const abreast = Math.min(inFlight, n), others = 1 - 1 / abreast, nbytes = (n * stored) / n;
   const alone = nbytes / Math.min(net.stream, net.link), shared = nbytes / net.link;
-  const first = delay(net, abreast, abreast, inTurn), last = delay(net, 1, abreast, inTurn);
+  const waited = inTurn * wait, first = waited + delay(net, abreast, abreast, inTurn), last = waited + delay(net, 1, abreast, inTurn);
   const received = Math.max(last + alone, first + (abreast * nbytes) / net.link, first + (abreast * inTurn) / net.requests + alone);
   const queued = Math.max(first - last + (abreast - 1) * cpu, 0);
   const wave = Math.max(received + cpu + queued, first + abreast * cpu);
-  const wait = inTurn * net.mean, bound = Math.max(shared, cpu, inTurn / net.requests, 1e-12);
+  const waits = inTurn * (net.mean + wait), bound = Math.max(shared, cpu, inTurn / net.requests, 1e-12);
   let apart = bound, receiving = 0, decoding = 0;
   for (let i = 0; i < 10; i++) {
     const receive = Math.max(alone, shared * (1 + receiving * others)), decode = cpu * (1 + decoding * others);
-    apart = Math.max(bound, (wait + receive + decode) / abreast);
+    apart = Math.max(bound, (waits + receive + decode) / abreast);
     [receiving, decoding] = [receive / apart, decode / apart];
   }
-  return wave + (n - abreast) * apart;
+  return wave + (n - abreast) * apart + (cold && abreast > 1 ? connect(net, nbytes) : 0);
 }
 // Chunks that a range touches on average, starting anywhere or at a multiple of its length.
 function touched(access, chunk, n, column) {
@@ -46,12 +53,12 @@ const countObjects = (q, shape) => product(q.shape.map((n, i) => Math.ceil(n / s
 const rewritten = (q, extent) => (q.append ? ((product(q.shape) * q.itemsize) / q.shape[q.append.axis] / q.compression) * (extent - gcd(extent, q.append.steps)) : 0);
 const grows = (q, column) => q.append && q.append.axis === column;
 // What one access asks of a layout: requests, bytes and seconds; a service opens the array for each.
-function ask(q, access, { chunk, shard }, { inFlight, inTurn, opening: [opened, waits] } = q.clients.tuned) {
-  const nbytes = product(chunk) * q.itemsize, n = countTouched(q, access, chunk), cpu = q.net.chunk + nbytes * q.net.decode;
-  const seconds = predict(q.net, n, nbytes / q.compression, cpu, inFlight, inTurn) + waits * q.net.p50, stored = (n * nbytes) / q.compression;
+function ask(q, access, { chunk, shard }, { inFlight, inTurn, opening: [opened, waits], wait, perChunk, copied, decoded } = q.clients.tuned) {
+  const nbytes = product(chunk) * q.itemsize, n = countTouched(q, access, chunk), cpu = perChunk + nbytes * (q.compression === 1 ? copied : decoded);
+  const seconds = predict(q.net, n, nbytes / q.compression, cpu, inFlight, inTurn, wait, q.cold) + waits * q.net.p50, stored = (n * nbytes) / q.compression;
   if (!shard) return { seconds, requests: n * inTurn + opened, nbytes: stored };
   const indices = countTouched(q, access, shard), size = (16 * product(shard)) / product(chunk);
-  return { seconds: seconds + predict(q.net, indices, size, 0, inFlight, 1), requests: n * inTurn + indices, nbytes: stored + indices * size };
+  return { seconds: seconds + predict(q.net, indices, size, 0, inFlight, 1, wait, false), requests: n * inTurn + indices, nbytes: stored + indices * size };
 }
 function listExtents(q, column, step) {
   const n = q.shape[column], own = new Set(q.accesses.map((one) => one.extent[column])), base = Math.max(2, step);
@@ -177,7 +184,7 @@ function read(form, data) {
   const net = data.networks[form.profile];
   for (const name of ["budget_usd_month", "wait_usd_hour"]) if (form[name] && !net.prices) refuse(name, "where prices are known; the command takes your own by --price");
   const perSecond = number("per_second", 0), arrays = number("arrays", 1);
-  return { shape, itemsize: data.types[form.type], accesses, shares, weights, net, arrays, clients, append, keep: form.keep,
+  return { shape, itemsize: data.types[form.type], accesses, shares, weights, net, arrays, clients, append, cold: !perSecond, keep: form.keep,
     compression: number("compression", 1) || refuse("compression", "a number above 0"), maxObjects: Math.max(1, Math.floor(1e5 / arrays)),
     reads: perSecond ? perSecond * 2592000 : number("reads_per_month", 10000), budget: number("budget_usd_month", null), wait: number("wait_usd_hour", null) };
 }

@@ -260,13 +260,18 @@ _COLUMNS = ("n_workers", "seconds", *_THROUGHPUTS, "n_chunks", "nbytes")
 _MOST_NBYTES = 1_000_000  # of a file
 
 
-@click.command()
+@click.command(
+    epilog="\b\n"
+    """Examples:
+  wire fit runs.csv
+  wire fit runs.csv --workers 64 --workers 128 --link 1250"""
+)
 @click.argument("path", metavar="FILE.csv")
-@click.option("--workers", "sizes", multiple=True, type=float, help="A cluster size to predict.")
-@click.option("--chunks", type=float, help="Chunks of the predicted reads; else as measured.")
-@click.option("--cores", default=1.0, show_default=True, help="Chunks at once in a worker.")
-@click.option("--link", type=float, help="MB/s that all workers share at most, if known.")
-@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+@click.option("--workers", "sizes", multiple=True, type=float, help="Cluster size to predict.")
+@click.option("--chunks", type=float, help="Chunks of a predicted read.  [default: as measured]")
+@click.option("--cores", default=1.0, show_default=True, help="Concurrent chunks of a worker.")
+@click.option("--link", type=float, help="Network bandwidth in MB/s that all workers share.")
+@click.option("--json", "is_json", is_flag=True, help="Output as JSON.")
 def fit(
     path: str,
     sizes: Sequence[float],
@@ -275,7 +280,9 @@ def fit(
     link: float | None,
     is_json: bool,
 ) -> None:
-    """Fit a scaling curve: one row a run, with n_workers and seconds or a throughput.
+    """Fit a scaling curve to measured runs, and predict other cluster sizes.
+
+    FILE.csv has a row for each run, with n_workers and seconds or a throughput.
 
     Columns: n_workers; seconds, throughput_mb_per_s or throughput_gb_per_s; n_chunks and nbytes of
     a run, if known. Rows may have any order, and runs of one size stay runs.

@@ -45,6 +45,7 @@ class CacheSettings:
     key: bytes = field(repr=False)  # of the run, which signs what leaves the process
     redis_url: str = field(default="", repr=False)  # with its password
     ttl_s: float = 86400  # that an entry lives, but for those of titiler itself
+    files_folder: str = ""  # of `filecache`, which processes may share; empty for one of its own
 
 
 class DatasetCache:
@@ -294,15 +295,16 @@ class FileCache(DatasetCache):
     def __init__(
         self, origin: Origin, settings: CacheSettings, *, at_once: int | None = None
     ) -> None:
-        super().__init__(_FileOrigin(origin.location, at_once), settings)
+        folder = settings.files_folder or _make_folder()
+        super().__init__(_FileOrigin(origin.location, folder, at_once), settings)
 
 
 class _FileOrigin(Origin):
     """Read objects through one `filecache` on a local disk."""
 
-    def __init__(self, location: Location, at_once: int | None) -> None:
+    def __init__(self, location: Location, folder: str, at_once: int | None) -> None:
         super().__init__(location)
-        self._at_once, folder = at_once, _make_folder()
+        self._at_once = at_once
         self._files = fsspec.filesystem(
             "filecache", fs=location.fsspec(), cache_storage=folder, skip_instance_cache=True
         )

@@ -104,16 +104,18 @@ def measure_savings(alone: pd.DataFrame) -> pd.DataFrame:
 
 
 def predict_versions(alone: pd.DataFrame) -> Interval:
-    """Foretell how many times as fast as no cache datasets by version in the process are.
+    """Predict how many times as fast as no cache datasets by version in the process are.
 
     What a version costs is taken from Redis, with it and without, for each dataset in each block.
+    Rows of that cache itself, where it was measured, have no part in it.
     """
+    alone = alone[alone["contender"] != "lru-etag"]
     columns = [name for name in map(str, alone) if name.endswith("|latency_s")]
     sides = alone.set_index(["contender", "block"])[columns].dropna(axis=1)
     sums = sides.loc["lru"] + sides.loc["redis-etag"] - sides.loc["redis"]
-    foretold = pd.DataFrame({"typical_s": np.exp(np.log(sums).mean(axis=1))}).reset_index()
-    foretold = foretold.assign(contender="lru-etag", phase="measured", control_of="")
-    return measure_gain(pd.concat([alone, foretold]), "lru-etag", BARE)
+    predicted = pd.DataFrame({"typical_s": np.exp(np.log(sums).mean(axis=1))}).reset_index()
+    predicted = predicted.assign(contender="lru-etag", phase="measured", control_of="")
+    return measure_gain(pd.concat([alone, predicted]), "lru-etag", BARE)
 
 
 def count_processors(requests: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from helpers.findings import Claim, Finding, as_finding
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHARCOAL, find_style
 from studies.caching_costs.datasets import published_specs
-from studies.caching_costs.findings import select_loads
+from studies.caching_costs.findings import BARE, select_loads
 
 THEIRS: Mapping[str, str] = {"dev": "none", "feature2": "filecache-in-turn", "feature3": "redis"}
 """Deployments of the study, by our name of the cache; of diskcache only earlier means are left."""
@@ -78,6 +79,47 @@ def draw_latencies(ax: Axes, latencies: pd.DataFrame, order: list[str], *, is_th
     ax.set(xscale="log", xlabel="latency (s)")
     ax.grid(axis="y", color=CHARCOAL, alpha=0.15)
     number_axis(ax.xaxis)
+
+
+def tabulate_gains(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate how many times as fast each cache is as none by dataset, as published and here."""
+    both = {"published": published, "here": measured}
+    gains = {}
+    for origin, latencies in both.items():
+        wide = latencies.pivot_table(index="dataset", columns="cache", values="latency_s")
+        ratios = wide.rdiv(wide[BARE], axis=0).drop(columns=BARE)
+        gains |= {(cache, origin): ratios[cache] for cache in ratios}
+    table = pd.DataFrame(gains).reindex(index=[*dict.fromkeys(measured["dataset"])])
+    return table.sort_index(axis="columns", ascending=[True, False])
+
+
+def count_orders(measured: pd.DataFrame, published: pd.DataFrame) -> dict[str, Finding]:
+    """Count the datasets on which the file cache is faster or slower than none, as was published."""
+    gains = tabulate_gains(measured, published)["filecache-in-turn"].dropna()
+    is_faster = gains > 1
+    n_in_order = int((is_faster["published"] == is_faster["here"]).sum())
+    return {
+        "n-in-order": Finding(n_in_order, quantity="datasets with the file cache in order"),
+        "n-datasets": Finding(len(gains), quantity="datasets that both have"),
+    }
+
+
+LARGE_MIB = 32
+"""The least bytes of a dataset in one chunk that `find_large` is about."""
+
+
+def find_large(rows: pd.DataFrame) -> dict[str, Finding]:
+    """Find what the file cache gains over none on datasets in one large chunk, if there are any."""
+    loads = select_loads(rows)
+    names = [str(name) for name in loads if re.fullmatch(r"single-\d+mib\|p50_s", str(name))]
+    large = [name for name in names if int(name.split("-")[1].split("mib")[0]) >= LARGE_MIB]
+    large = large or names  # a small case has none that large
+    loads = loads.assign(large_s=np.exp(np.log(loads[large]).mean(axis=1)))
+    ratio = statistics.compare_contenders(
+        loads, BARE, "filecache-in-turn", value="large_s", control="control"
+    )
+    quantity = "none over filecache-in-turn on large single chunks, latency_s"
+    return {"gain-large": replace(as_finding(ratio), quantity=quantity)}
 
 
 PAIRS: Mapping[str, tuple[str, str]] = {

@@ -8,6 +8,7 @@ a second, which therefore lies outside every measurement.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import select
@@ -87,6 +88,9 @@ class Generator:
     ) -> pd.DataFrame:
         """Let a user for each plan ask for its tiles, one after the other, all users at once.
 
+        The plans are dealt to the processes of the service: where there are as many of them as
+        users, each user has one.
+
         With `due_s` the first tile of each plan is an arrival, due so long after the beginning, and its
         latency counts from then: nobody waits for an answer before the next one comes.
 
@@ -100,9 +104,8 @@ class Generator:
         if due_s:
             steps = [[(*plan[0], due)] for plan, due in zip(steps, due_s, strict=True)]
         lead_s = _LEAD_S if due_s else 0.0
-        answers = self._tell(
-            {"host": f"http://{service.address}", "plans": steps, "lead_s": lead_s}
-        )
+        hosts = [f"http://{address}" for address in service.addresses]
+        answers = self._tell({"hosts": hosts, "plans": steps, "lead_s": lead_s})
         spent = [dict(_TIMING.findall(request.pop("timing"))) for request in answers]
         requests = pd.DataFrame(answers)
         for name in ("open", "cpu"):
@@ -158,13 +161,15 @@ def _run(order: dict[str, Any]) -> list[dict[str, Any]]:
     from locust.env import Environment
     from locust.exception import StopUser
 
-    plans, done = iter(order["plans"]), list[object]()
+    hosts, done = order["hosts"], list[object]()
+    plans = iter(zip(itertools.cycle(hosts), order["plans"], strict=False))
     requests: list[dict[str, Any]] = []
     begin_s = time.perf_counter() + order["lead_s"]
 
     class TileUser(FastHttpUser):
         def on_start(self) -> None:
-            self.left = iter(next(plans))
+            self.address, steps = next(plans)
+            self.left = iter(steps)
 
         def on_stop(self) -> None:
             done.append(self)
@@ -179,7 +184,7 @@ def _run(order: dict[str, Any]) -> list[dict[str, Any]]:
             if due:
                 gevent.sleep(max(0.0, begin_s + due[0] - start_s))
                 start_s = begin_s + due[0]
-            answer = self.client.get(path, name=name)
+            answer = self.client.get(f"{self.address}{path}", name=name)
             latency_s = time.perf_counter() - start_s
             content = answer.content or b""
             headers: Any = answer.headers or {}
@@ -196,7 +201,7 @@ def _run(order: dict[str, Any]) -> list[dict[str, Any]]:
                 }
             )
 
-    environment = Environment(user_classes=[TileUser], host=order["host"], catch_exceptions=False)
+    environment = Environment(user_classes=[TileUser], host=hosts[0], catch_exceptions=False)
     runner = environment.create_local_runner()
     n_users = len(order["plans"])
     runner.start(n_users, spawn_rate=n_users)

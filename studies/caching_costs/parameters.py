@@ -29,8 +29,17 @@ class Parameters(parameters.Parameters):
                     "redis",
                 ],
                 "maps": ["single-4mib", "references", "unconsolidated", "netcdf", "broken"],
+            },
+            frozenset({"process_per_user"}),
+        ),
+        "published-size": OwnNotebook(
+            {
+                "rates": [],
+                "caches": ["as-shipped", "none", "diskcache", "filecache-in-turn", "redis"],
+                "maps": ["single-4mib", "references", "unconsolidated", "netcdf"],
+                "process_per_user": True,
             }
-        )
+        ),
     }
 
     # what a cache gains is a ratio to the service as shipped, and to one without a cache
@@ -50,6 +59,10 @@ class Parameters(parameters.Parameters):
     )
     users: list[Annotated[int, Field(ge=2, le=1000)]] = Field(
         [2], description="users at once in each load after that of one user"
+    )
+    process_per_user: bool = Field(
+        False,
+        description="whether each user has a process of the service, as each request has on Lambda",
     )
     rates: list[Annotated[float, Field(gt=0, le=1000)]] = Field(
         [4.0],

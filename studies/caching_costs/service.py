@@ -6,11 +6,15 @@ contender; for the others the opener is ours, and the cache the contender's.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import secrets
+import shutil
+import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextvars import ContextVar
@@ -37,7 +41,7 @@ from studies.caching_costs.caches import (
 )
 from studies.caching_costs.datasets import HOST, Datasets, DatasetSpec
 from wire.bed.locations import Location
-from wire.children import Child, start_child
+from wire.children import Child, peak_nbytes, start_child
 
 SETTINGS = "ARRAYS_TILES"
 """Variable of the environment that holds the settings, secrets included."""
@@ -140,8 +144,12 @@ def listen() -> socket.socket:
 
 
 def main() -> None:
-    """Serve on a port that the system chooses."""
+    """Serve on a port that the system chooses, and remove folders of caches at the end."""
+    # uvicorn raises a signal again once it has closed, which would end the process before `atexit`
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     settings = _AS_JSON.validate_json(os.environ.pop(SETTINGS))
+    if folder := settings.cache_settings.files_folder:  # which a killed owner would leave
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     cache = open_cache(settings.cache, settings.location, settings.cache_settings)
     app = make_app(settings.specs, cache)
     with listen() as listening:  # last, for whoever waits for it to listen
@@ -153,30 +161,24 @@ _TIMEOUT_S = 60.0
 
 @dataclass(slots=True)
 class Service:
-    """A tile service that runs, or starts."""
+    """A tile service that runs, or starts: one process, or several with the same datasets."""
 
-    child: Child  # its process
-    is_warm: bool = False  # whether each tile was requested once
+    children: Sequence[Child]  # its processes
+    is_warm: bool = False  # whether each tile was requested once of each process
 
     @property
-    def address(self) -> str:
-        """Host and port at which its process listens, so that no other is measured instead."""
-        ports = list[int]()
+    def addresses(self) -> list[str]:
+        """Hosts and ports at which its processes listen, so that no other is measured instead."""
+        return [_find_address(child) for child in self.children]
 
-        def listens() -> bool:
-            with contextlib.suppress(psutil.Error):
-                sockets = psutil.Process(self.child.pid).net_connections()
-                ports.extend(
-                    socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN
-                )
-            return bool(ports)
-
-        self.child.wait_until(listens, timeout_s=_TIMEOUT_S)
-        return f"{HOST}:{ports[0]}"
+    @property
+    def peak_nbytes(self) -> int:
+        """Return the most memory that one of its processes has held."""
+        return max(peak_nbytes(child.pid) for child in self.children)
 
     def ask(self, path: str) -> urllib3.BaseHTTPResponse:
-        """Send one request over a connection of its own."""
-        url = f"http://{self.address}{path}"
+        """Send one request to its first process, over a connection of its own."""
+        url = f"http://{self.addresses[0]}{path}"
         with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as pool:
             return pool.request("GET", url)
 
@@ -185,11 +187,36 @@ class Service:
         return dict(self.ask("/versions").json())
 
 
+def _find_address(child: Child) -> str:
+    """Find the host and port at which a process listens, and wait until it does."""
+    ports = list[int]()
+
+    def listens() -> bool:
+        with contextlib.suppress(psutil.Error):
+            sockets = psutil.Process(child.pid).net_connections()
+            ports.extend(
+                socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN
+            )
+        return bool(ports)
+
+    child.wait_until(listens, timeout_s=_TIMEOUT_S)
+    return f"{HOST}:{ports[0]}"
+
+
 @contextlib.contextmanager
 def open_service(
-    cache: str, datasets: Datasets, *, redis_url: str = "", ttl_s: float = 86400
+    cache: str,
+    datasets: Datasets,
+    *,
+    redis_url: str = "",
+    ttl_s: float = 86400,
+    n_processes: int = 1,
 ) -> Iterator[Service]:
-    """Serve tiles of datasets as long as the context lasts; the first request waits for the start."""
+    """Serve tiles of datasets as long as the context lasts; the first request waits for the start.
+
+    Processes share what lies outside of them, the files of `filecache` and Redis, and what was
+    signed there. What a process keeps, in memory or in its own diskcache, is its own.
+    """
     command = [sys.executable, "-m", "studies.caching_costs.service"]
     environment = {
         **os.environ,
@@ -198,11 +225,17 @@ def open_service(
         "AWS_EC2_METADATA_DISABLED": "true",  # there is no cloud to ask for other settings
         "PYTHONWARNINGS": "ignore",  # of libraries, to a log that nobody reads
     }
-    cache_settings = CacheSettings(secrets.token_hex(32).encode(), redis_url, ttl_s)
-    settings = Settings(cache, datasets.location, datasets.specs, cache_settings)
-    environment[SETTINGS] = _AS_JSON.dump_json(settings).decode()
-    with start_child(command, env=environment) as child:
-        yield Service(child)
+    key = secrets.token_hex(32).encode()
+    with contextlib.ExitStack() as stack:
+        folder = ""
+        if n_processes > 1:
+            shared = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+            folder = stack.enter_context(shared)
+        cache_settings = CacheSettings(key, redis_url, ttl_s, folder)
+        settings = Settings(cache, datasets.location, datasets.specs, cache_settings)
+        environment[SETTINGS] = _AS_JSON.dump_json(settings).decode()
+        started = (start_child(command, env=environment) for _ in range(n_processes))
+        yield Service([stack.enter_context(child) for child in started])
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from studies.caching_costs.load import Generator, Tile, open_generator, summaris
 from studies.caching_costs.service import Service, make_app, open_service
 from wire.bed.networks import Profile
 from wire.bed.testbed import Testbed
-from wire.children import peak_nbytes
 
 _LEAST_TILES, _LEAST_S = 3, 2.0  # of a user, and of arrivals
 
@@ -169,7 +168,11 @@ class CacheLoad(Steps):
             specs = self.workload.datasets.specs
             broken: list[Tile] = [(spec.name, 1, 1, 0) for spec in specs if not spec.is_whole]
             first = [*broken, *self.workload.tiles]
-            self.workload.check(self.generator.run(self.service, [first]))
+            for (
+                child
+            ) in self.service.children:  # in turn, as a cache that they share is filled once
+                process = Service([child])
+                self.workload.check(self.generator.run(process, [first]))
             self.service.is_warm = True
         self.testbed.take_trace()
         self.testbed.set_tag("read")
@@ -190,7 +193,7 @@ class CacheLoad(Steps):
         return {
             "n_requests": 0,  # of a cache that keeps everything
             **count_requests(self.testbed.take_trace(), self.place.n_users),
-            "peak_nbytes": peak_nbytes(self.service.child.pid),
+            "peak_nbytes": self.service.peak_nbytes,
             "n_failed": float((is_whole & (last["status"] != 200)).sum()),
             **summarise(last, is_alone=self.place.n_users == 1),
         }
@@ -208,17 +211,18 @@ def open_loads(
     caches: Sequence[str],
     workload: Workload,
     testbed: Testbed,
-    *,
-    users: Sequence[int],
-    rates: Sequence[float],
-    redis_url: str,
-    ttl_s: float,
+    settings: Mapping[str, Any],
 ) -> Iterator[list[tuple[str, CacheLoad]]]:
     """Run a service for each contender, and make it a contender at each load.
 
     The first load is one user. The control, a second service of the first cache, meets that and
-    the load of most users. With an empty `redis_url` a Redis of our own runs next to them.
+    the load of most users. Of the `settings` of a case, `users` and `rates` are the other loads,
+    with an empty `redis_url` a Redis of our own runs next to them, and with `process_per_user` a
+    service has as many processes as there are users at most.
     """
+    users, rates = settings["users"], settings["rates"]
+    redis_url, ttl_s = settings["redis_url"], settings["ttl_s"]
+    n_processes = max(users, default=1) if settings["process_per_user"] else 1
     location = workload.datasets.location.through(testbed.far.endpoint_url)
     planned = replace(workload, datasets=replace(workload.datasets, location=location))
     with contextlib.ExitStack() as stack:
@@ -227,7 +231,13 @@ def open_loads(
         generator = stack.enter_context(open_generator())
         services = {
             name: stack.enter_context(
-                open_service(cache, planned.datasets, redis_url=redis_url, ttl_s=ttl_s)
+                open_service(
+                    cache,
+                    planned.datasets,
+                    redis_url=redis_url,
+                    ttl_s=ttl_s,
+                    n_processes=n_processes,
+                )
             )
             for name, cache in zip((*caches, "control"), (*caches, caches[0]), strict=True)
         }

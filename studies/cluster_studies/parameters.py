@@ -29,12 +29,30 @@ class Parameters(ClusterParameters):
         "formats-of-2022": OwnNotebook(
             {"contenders": ["csv", "parquet-parts", "zarr-array", "tiledb"]}, _NOT_READ_THERE
         ),
+        "formats-at-size": OwnNotebook(
+            {"contenders": ["zarr-group", "zarr-array", "csv", "parquet-parts"]}, _NOT_READ_THERE
+        ),
         "many-files": OwnNotebook(
             {
                 "dataset": "enlarged-ocean-temperature",
                 "array_shape": [24, 1, 60, 80],
                 "chunk_shape": [1, 1, 60, 80],
                 "contenders": ["files-recipe", "files-objects", "files-tasks", "zarr-today"],
+                "n_workers": [2],
+            },
+            _NOT_READ_THERE,
+        ),
+        "many-steps": OwnNotebook(
+            {
+                "dataset": "enlarged-ocean-temperature",
+                "array_shape": [600, 1, 20, 30],
+                "chunk_shape": [1, 1, 20, 30],
+                "contenders": [
+                    "long-recipe",
+                    "long-objects",
+                    "long-stored-chunks",
+                    "long-icechunk",
+                ],
                 "n_workers": [2],
             },
             _NOT_READ_THERE,

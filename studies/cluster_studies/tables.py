@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +130,14 @@ def write_tiledb(
 
 
 def write_files(
-    location: Location, blocks: Blocks, shape: tuple[int, ...], *, chunk_shape: tuple[int, ...]
+    location: Location,
+    blocks: Blocks,
+    shape: tuple[int, ...],
+    *,
+    chunk_shape: tuple[int, ...],
+    n_steps: int = N_STEPS,
 ) -> list[int]:
-    """Write netCDF files of twelve steps each, with coordinates and bounds as those of CMIP6 have.
+    """Write netCDF files of `n_steps` each, with coordinates and bounds as those of CMIP6 have.
 
     Their chunks are checked one by one, by no sum.
     """
@@ -143,13 +148,13 @@ def write_files(
     }
     coordinates = dict(zip(DIMENSIONS, centres, strict=True))
     encoding = {FILES_VARIABLE: {"chunksizes": chunk_shape, "zlib": True, "complevel": 1}}
-    values = np.empty((N_STEPS, *shape[1:]), np.float32)
+    values = np.empty((n_steps, *shape[1:]), np.float32)
     with tempfile.TemporaryDirectory() as folder:
         for block, part in blocks():
-            begin, end = block[0].start // N_STEPS * N_STEPS, block[0].stop
+            begin, end = block[0].start // n_steps * n_steps, block[0].stop
             values[block[0].start - begin : end - begin, *block[1:]] = part
             is_last = all(part.stop == n for part, n in zip(block[1:], shape[1:], strict=True))
-            if is_last and end in (begin + N_STEPS, shape[0]):
+            if is_last and end in (begin + n_steps, shape[0]):
                 held = {FILES_VARIABLE: (DIMENSIONS, values[: end - begin])}
                 steps = xr.Dataset(bounds, coordinates).isel(time=slice(begin, end))
                 path = f"{folder}/steps-{begin:05d}.nc"
@@ -158,11 +163,18 @@ def write_files(
     return []
 
 
-def open_files(folder: Location, _stored: StoredArray, *, method: str) -> Any:
+def open_files(
+    folder: Location,
+    _stored: StoredArray,
+    *,
+    method: str,
+    chunks: Mapping[str, int] | None = None,
+) -> Any:
     """Open many netCDF files as one array, in one of these ways.
 
     ``objects`` of s3fs, one after the other; the same in ``tasks``; or as the ``recipe`` has it, by their
-    addresses in tasks, without a comparison of what all files have.
+    addresses in tasks, without a comparison of what all files have. `chunks` of Dask are those of the
+    recipe, stored chunks where none are given.
     """
     options = folder.fsspec_options()
     fs = fsspec.filesystem("s3", **options)
@@ -170,7 +182,7 @@ def open_files(folder: Location, _stored: StoredArray, *, method: str) -> Any:
     reading: dict[str, Any] = {"engine": "h5netcdf", "parallel": method != "objects"}
     reading |= {"mask_and_scale": False, "decode_times": False}
     if method == "recipe":
-        reading |= {"combine": "nested", "concat_dim": "time", "chunks": {}}
+        reading |= {"combine": "nested", "concat_dim": "time", "chunks": chunks or {}}
         reading |= {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
         urls = [f"s3://{path}" for path in paths]
         return xr.open_mfdataset(urls, storage_options=options, **reading)[FILES_VARIABLE].data

@@ -15,6 +15,8 @@ from helpers.findings import Claim, Finding, read_findings
 from helpers.parameters import Parameters
 from helpers.session import Session
 from tests.refusals import refused
+from wire.bed.locations import Location
+from wire.bed.networks import Profile
 
 
 class Made(Parameters):
@@ -79,6 +81,52 @@ def test_what_it_opened_ends_with_it(session: Session) -> None:
         _ = 1 / 0
     session.close()
     assert ended == ["b", "a"]
+
+
+class Seeded(Made):
+    """Parameters with what a store needs."""
+
+    seed: int = 7
+
+
+class Network:
+    """A testbed that notes what it emulates."""
+
+    def __init__(self) -> None:
+        self.near = self.far = Location("s3", "bucket")
+        self.profiles: list[str] = []
+
+    def emulate(self, profile: Profile, *, dilation: float) -> None:
+        self.profiles.append(f"{profile.name} {dilation:g}")
+
+
+def test_services_have_the_network_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They open as the store did, and whatever is emulated later is emulated before each."""
+    monkeypatch.chdir(tmp_path)
+    store, opened_with = Network(), list[Any]()
+    networks = {"google": Network(), "azure": Network()}
+
+    @contextmanager
+    def open_store(*_: Any, **__: Any) -> Iterator[Network]:
+        yield store
+
+    @contextmanager
+    def open_services(names: list[str], *rest: Any, **__: Any) -> Iterator[dict[str, Network]]:
+        opened_with.append(rest[-1].name)
+        yield {name: networks[name] for name in names}
+
+    monkeypatch.setattr("helpers.session.open_testbed", open_store)
+    monkeypatch.setattr("helpers.session.services.open_services", open_services)
+    with Session(Seeded, {"profile": "in-region"}) as session:
+        session.open_store()
+        assert {*session.open_services(["google"], store.near, [])} == {"google"}
+        assert {*session.open_services(["azure"], store.near, [])} == {"google", "azure"}
+        assert opened_with == ["loopback", "loopback"]  # until something is measured
+        session.emulate(dilation=2)
+    assert store.profiles == ["in-region 2"]
+    assert [network.profiles for network in networks.values()] == [store.profiles] * 2
 
 
 def test_parameters_are_refused_before_anything_is_written(tmp_path: Path) -> None:

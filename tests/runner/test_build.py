@@ -428,3 +428,20 @@ def test_the_first_page_has_four_pictures_of_what_is_shown() -> None:
     assert len(told) == 4 and all(one.startswith("<?xml") for one in told.values())
     assert ">16</text>" in told["home-hdf5.svg"]
     assert ">16</text>" not in draw_pictures(lambda _case: {})["home-hdf5.svg"]()
+
+
+def test_a_case_without_a_chapter_stands_under_the_explorer(tmp_path: Path) -> None:
+    """A case that was measured here makes a page, though its notebook has no overview of its own."""
+    toc = tmp_path / "_toc.yml"
+    chapters = [{"file": "explorer"}, {"file": "formats"}]
+    toc.write_text(yaml.safe_dump({"root": "index", "chapters": chapters}))
+    measured = [Page(name, "in-region", tmp_path / "a.ipynb", "laptop") for name in ("loaders", "formats")]  # fmt: skip
+    build._list_pages(toc, measured)
+    listed = {
+        chapter["file"]: [section["file"] for section in chapter["sections"]]
+        for chapter in yaml.safe_load(toc.read_text())["chapters"]
+    }
+    assert listed == {
+        "explorer": ["notebooks/loaders/in-region"],
+        "formats": ["notebooks/formats/in-region"],
+    }

@@ -27,6 +27,7 @@ from studies.cluster_studies.sources import (
     limit_link,
     make_layouts,
 )
+from studies.cluster_studies.sources.long_files import count_tasks
 from studies.cluster_studies.workload import ClusterWorkload
 from tests.refusals import refused
 from tests.stores import make_location, make_stored
@@ -244,3 +245,13 @@ def test_sides_are_compared_next_to_what_was_published() -> None:
         "tenfold": True,
         "grows": False,
     }
+
+
+def test_a_file_a_task_makes_fewer_tasks(place: Place) -> None:
+    """Stored chunks as tasks are more, counted without opening anything on the cluster."""
+    settings = {"contenders": ["long-recipe", "long-stored-chunks", "long-tasks"]}
+    nothing: Any = None
+    workload = ClusterWorkload(settings, nothing, place.array, {}, {}, {}, {})
+    counts = count_tasks(workload)["n_tasks"]
+    assert counts["long-recipe"] < counts["long-stored-chunks"]
+    assert len(counts) == 3

@@ -21,21 +21,28 @@ if TYPE_CHECKING:
 _MOST_MB = 1e9
 
 
-@click.command()
+@click.command(
+    epilog="\b\n"
+    """Examples:
+  wire calibrate s3://bucket/object --plan
+  wire calibrate s3://bucket/folder --write test --provider aws --region same"""
+)
 @click.argument("location")
-@click.option("--max-requests", default=500, show_default=True, help="Requests at most, in all.")
-@click.option("--max-mb", default=2000.0, show_default=True, help="MB that may be read, in all.")
+@click.option("--max-requests", default=500, show_default=True, help="Largest number of requests.")
+@click.option(
+    "--max-mb", default=2000.0, show_default=True, help="Largest number of MB that are read."
+)
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), default=Path("my-store.yml"),
-    show_default=True, help="File of the profile, which is not there yet.",
+    show_default=True, help="New file of the profile.",
 )  # fmt: skip
 @click.option("--write", "prefix", default="", metavar="PREFIX",
-              help="Write 32 MB below PREFIX, measure them, remove them; else nothing is written.")  # fmt: skip
+              help="Prefix below which 32 MB are written, measured and removed.  [default: nothing is written]")  # fmt: skip
 @click.option("--provider", type=click.Choice(PROVIDERS), metavar="NAME",
-              help=f"Who bills the store, for its prices: {', '.join(PROVIDERS)}.")  # fmt: skip
+              help=f"Provider of the store, for its prices: {', '.join(PROVIDERS)}.")  # fmt: skip
 @click.option("--region", type=click.Choice(REGIONS), default="unknown", metavar="WHERE",
-              help=f"Where you are from the store's region, for egress: {', '.join(REGIONS)}.")  # fmt: skip
-@click.option("--plan", "is_plan", is_flag=True, help="Say what would be asked for, and stop.")
+              help=f"Place of the reader from the region of the store, for egress: {', '.join(REGIONS)}.")  # fmt: skip
+@click.option("--plan", "is_plan", is_flag=True, help="Planned requests only; nothing is read.")
 def calibrate(
     location: str, max_requests: int, max_mb: float, out: Path, prefix: str, *,
     provider: str | None, region: str, is_plan: bool,

@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from wire.costs.bill import Assumptions
 
 
-@click.command()
-@click.option("--price-set", default="current", show_default=True, help="Set of prices.yaml.")
-@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="An assumption.")
-@click.option("--price", "own", multiple=True, metavar="ITEM=USD", help="A price of your own.")
-@click.option("--published", is_flag=True, help="The published figures next to ours.")
-@click.option("--list", "is_list", is_flag=True, help="List assumptions and prices, and stop.")
-@click.option("--json", "is_json", is_flag=True, help="Print JSON.")
+@click.command(
+    epilog="\b\n"
+    """Examples:
+  wire costs
+  wire costs --list
+  wire costs --set requests_per_s=50 --price data_out_gb=0.05"""
+)
+@click.option("--price-set", default="current", show_default=True, help="Set of prices.")
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="Value of an assumption.")  # fmt: skip
+@click.option("--price", "own", multiple=True, metavar="ITEM=USD", help="Price of your own.")
+@click.option("--published", is_flag=True, help="Published figures next to ours.")
+@click.option("--list", "is_list", is_flag=True, help="Assumptions and prices only.")
+@click.option("--json", "is_json", is_flag=True, help="Output as JSON.")
 def costs(price_set: str, published: bool, is_list: bool, is_json: bool, **pairs: Any) -> None:  # fmt: skip
     """Price a month of a tile service: computing and memory first, then each place of a cache."""
     from wire.costs.bill import Assumptions, change_assumptions, describe

@@ -22,12 +22,13 @@ from wire.decide.layouts import (
     best_copies,
     best_layout,
     best_of,
+    bound_seconds,
     cheapest_of,
     expect,
     make_grid,
     rewritten_nbytes,
 )
-from wire.decide.question import ASSUMED_REGION, Question
+from wire.decide.question import ASSUMED_REGION, Question, add_client_costs
 from wire.hdf5.inspection import FileLayout, Read, describe_layout
 from wire.hdf5.prediction import BLOCKS, DEFAULT, DEFAULT_HTTPS, ReadMethod, predict_read
 from wire.models import WORTH
@@ -367,9 +368,10 @@ def _choose(
     options, array, client = question.options, question.array, CLIENTS[name]
     n_connections = client.in_flight or options.in_flight
     store = replace(question.store, n_connections=n_connections)
+    store = add_client_costs(store, name, options, question.profile)
     pattern = replace(question.pattern, store=store)
     accesses, served = pattern.accesses, serves or [range(len(pattern.accesses))]
-    reads = [Forecast("", 0, 0, 0, 0, 0, 0)] * len(accesses)
+    reads = [Forecast("", 0, 0, 0, 0, 0, 0, 0)] * len(accesses)
     for layout, group in zip(layouts or (None,), served, strict=True):
         for i in group:
             if client.method or layout is None:
@@ -427,8 +429,8 @@ def _expect_chunks(
         return read
     n_opened, n_waits = client.facts.opening
     waited_s = n_waits * pattern.store.network.first_byte_median_s
-    p50_s, p95_s = read.p50_s + waited_s, read.p95_s + waited_s
-    return replace(read, p50_s=p50_s, p95_s=p95_s, n_requests=read.n_requests + n_opened)
+    times = {name: getattr(read, name) + waited_s for name in ("p05_s", "p50_s", "p95_s")}
+    return replace(read, **times, n_requests=read.n_requests + n_opened)
 
 
 def _price(
@@ -482,10 +484,10 @@ def _expect_file(
         prediction.open_s + prediction.read_s * times,
         math.prod(access.extent) * pattern.itemsize,
     )
+    later_s = p50_s + network.first_byte_p95_s - network.first_byte_median_s
     return Forecast(
         access.name,
-        p50_s,
-        p50_s + network.first_byte_p95_s - network.first_byte_median_s,
+        *bound_seconds(p50_s, later_s),
         prediction.n_requests + (prediction.n_requests - prediction.n_open_requests) * (times - 1),
         nbytes,
         nbytes * pattern.store.compression_ratio / (pattern.together * wanted),

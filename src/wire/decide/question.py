@@ -32,10 +32,10 @@ from wire.decide.layouts import (
 )
 from wire.errors import UserError, convert_validation_error, redact, show
 from wire.models.access import Shape, Store
-from wire.models.transfer import network_of
+from wire.models.client_costs import read_client_costs
+from wire.models.transfer import network_with_tail
 from wire.options import read_numbers
 
-_CHUNK_MS, _DECODE_MB_PER_S = 0.5, 500.0  # of a processor, where no calibration tells
 _MIN_CHUNK_NBYTES = 1_000_000  # of a chunk in the array, as Zarr's guide advises
 _LINK_MB_PER_S = 1250.0  # of a machine that trains, where nobody says: 10 Gbit/s
 _SECONDS_A_MONTH = 30 * 24 * 3600
@@ -96,33 +96,33 @@ class DecideOptions(BaseModel):
         frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-")
     )
 
-    variable: str = _option("NAME", "Array of DATASET; the largest by default.", default="")
-    shape: Extents | None = _option("N,N,N", "Without DATASET: elements for each dimension.")
-    type: Annotated[str, AfterValidator(_check_type)] = _option("TYPE", "Without DATASET; float32 by default.", default="float32")  # fmt: skip
-    format: Literal["zarr", "hdf5"] = _option("[zarr|hdf5]", "What is there, with --chunks.", default="zarr")  # fmt: skip
-    chunks: Extents | None = _option("N,N,N", "Without DATASET: chunks that are there.")
-    shards: Extents | None = _option("N,N,N", "And shards.")
-    access: str = _option("WHAT:SHARE,...", "series, map, whole, 365x10x10, 1x256x256@aligned.", default="series:0.5,map:0.5")  # fmt: skip
-    keep: Literal["nothing", "one-copy", "format", "bytes"] = _option("[nothing|one-copy|format|bytes]", "What must stay.", default="nothing")  # fmt: skip
-    append: str | None = _option("AXIS:STEPS", "How it grows, as time:24.")
-    profile: str = _option("NAME|FILE", "Network [in-region].", default="in-region")
-    compression: float | None = _option("X", "Array bytes over stored bytes.", ge=1e-3, le=1e6)
-    arrays: Count | None = _option("N", "Arrays of this shape [1].")
-    together: Count = _option("N", "Arrays of a file read at once [1].", default=1)
-    scattered: bool | None = _option(None, "How a file's variables lie: as appended in turn, or each alone.")  # fmt: skip
-    max_objects: int = _option("N", "Of all arrays [100000].", default=100_000, ge=1, le=10**15)
-    in_flight: Count = _option("N", "Requests at once [64].", default=64)
-    memory: float = _option("GB", "Of the reader [8].", default=8.0, ge=1e-9, le=1e9)
-    cores: Count | None = _option("N", "Of the machine [2; a loader's processes].")
-    link_mb_per_s: float | None = _option("MB", "Of the machine [a loader: 1250].", ge=1e-3, le=1e7)
-    reads_per_month: float = _option("N", "Of all kinds [10000].", default=10_000.0, ge=0, le=1e15)
-    per_second: float | None = _option("N", "Reads of a service, as of tiles.", ge=1e-6, le=1e9)
-    wait_usd_hour: float | None = _option("USD", "Price of an hour of waiting.", ge=0, le=1e9)
-    budget_usd_month: float | None = _option("USD", "Most that a month may cost.", ge=1e-6, le=1e15)
-    price: tuple[str, ...] = _option("ITEM=USD", "Your own, as store_gb_month=0.02.", default=())
-    batch: Count | None = _option("N", "A loader's boxes in a batch;")
-    workers: Count = _option("N", "its processes [1],", default=1)
-    prefetch: Count = _option("N", "and batches each has ready [2].", default=2)
+    variable: str = _option("NAME", "Array of DATASET.  [default: the largest]", default="")
+    shape: Extents | None = _option("N,N,N", "Shape of an array without DATASET: elements for each dimension.")  # fmt: skip
+    type: Annotated[str, AfterValidator(_check_type)] = _option("TYPE", "Type of an element without DATASET.  [default: float32]", default="float32")  # fmt: skip
+    format: Literal["zarr", "hdf5"] = _option("[zarr|hdf5]", "Format of the chunks that exist, with --chunks.  [default: zarr]", default="zarr")  # fmt: skip
+    chunks: Extents | None = _option("N,N,N", "Chunk shape that exists, without DATASET.")
+    shards: Extents | None = _option("N,N,N", "Shard shape that exists, with --chunks.")
+    access: str = _option("WHAT:SHARE,...", "Reads with their shares: series, map, whole, a box such as 365x10x10, a tile such as 1x256x256@aligned.  [default: series:0.5,map:0.5]", default="series:0.5,map:0.5")  # fmt: skip
+    keep: Literal["nothing", "one-copy", "format", "bytes"] = _option("[nothing|one-copy|format|bytes]", "What must stay as it is.  [default: nothing]", default="nothing")  # fmt: skip
+    append: str | None = _option("AXIS:STEPS", "Axis along which the array grows, and steps of an append, such as time:24.")  # fmt: skip
+    profile: str = _option("NAME|FILE", "Network between reader and store: a name, or a file of `wire calibrate`.  [default: in-region]", default="in-region")  # fmt: skip
+    compression: float | None = _option("X", "Compression ratio: array bytes over stored bytes.  [default: that of DATASET, or 1]", ge=1e-3, le=1e6)  # fmt: skip
+    arrays: Count | None = _option("N", "Number of arrays of this shape.  [default: those of DATASET, or 1]")  # fmt: skip
+    together: Count = _option("N", "Arrays of a file that are read together.  [default: 1]", default=1)  # fmt: skip
+    scattered: bool | None = _option(None, "Order of the chunks in a file: variables interleaved, as appended in turn, or each in one piece.")  # fmt: skip
+    max_objects: int = _option("N", "Largest number of objects of all arrays.  [default: 100000]", default=100_000, ge=1, le=10**15)  # fmt: skip
+    in_flight: Count = _option("N", "Concurrent requests of a reader.  [default: 64]", default=64)
+    memory: float = _option("GB", "Memory of the reader.  [default: 8]", default=8.0, ge=1e-9, le=1e9)  # fmt: skip
+    cores: Count | None = _option("N", "CPU cores of the machine.  [default: 2, or the processes of a loader]")  # fmt: skip
+    link_mb_per_s: float | None = _option("MB", "Network bandwidth of the machine in MB/s.  [default: 1250 for a loader]", ge=1e-3, le=1e7)  # fmt: skip
+    reads_per_month: float = _option("N", "Reads of all kinds in a month.  [default: 10000]", default=10_000.0, ge=0, le=1e15)  # fmt: skip
+    per_second: float | None = _option("N", "Reads of a service in a second, such as tiles.", ge=1e-6, le=1e9)  # fmt: skip
+    wait_usd_hour: float | None = _option("USD", "Price of an hour of waiting.  [default: free]", ge=0, le=1e9)  # fmt: skip
+    budget_usd_month: float | None = _option("USD", "Largest bill of a month.", ge=1e-6, le=1e15)
+    price: tuple[str, ...] = _option("ITEM=USD", "Price of your own, such as store_gb_month=0.02.", default=())  # fmt: skip
+    batch: Count | None = _option("N", "Samples in a batch of a loader.")
+    workers: Count = _option("N", "Loader processes.  [default: 1]", default=1)
+    prefetch: Count = _option("N", "Batches that each process keeps ready.  [default: 2]", default=2)  # fmt: skip
 
     @property
     def reader_cores(self) -> int:
@@ -263,7 +263,7 @@ def ask(address: str | None = None, **options: Any) -> Question:
 
 def _make_store(options: DecideOptions, profile: Profile, compression: float) -> Store:
     """Describe the network and one reader, whose link is no wider than a worker's or the machine's."""
-    network, measurement = network_of(profile), profile.measurement
+    network, measurement = network_with_tail(profile), profile.measurement
     links = (profile.worker_mb_per_s, options.link_mb_per_s)
     link = min(
         network.aggregate_nbytes_per_s,
@@ -273,14 +273,34 @@ def _make_store(options: DecideOptions, profile: Profile, compression: float) ->
         value = measurement.get(name, 1)
         if not isinstance(value, int | float) or not 1e-9 <= value <= 1e9:
             raise _refuse(f"{name} of {options.profile}", value, "1e-9 to 1e9")
-    return Store(
+    store = Store(
         replace(network, aggregate_nbytes_per_s=link),
         options.in_flight,
-        chunk_s=float(measurement.get("chunk_ms", _CHUNK_MS)) / 1000,
-        decode_s_per_nbyte=1e-6
-        / (options.reader_cores * float(measurement.get("decode_mb_per_s", _DECODE_MB_PER_S))),
         compression_ratio=compression,
+        # a loader and a service keep their connections
+        is_cold=not (options.batch or options.per_second),
     )
+    return add_client_costs(store, "zarr-obstore", options, profile)
+
+
+def add_client_costs(store: Store, client: str, options: DecideOptions, profile: Profile) -> Store:
+    """Add what a client takes for a request, a chunk and a byte, by the table of `wire.models`.
+
+    What a profile of `wire calibrate` has measured takes its place: its times to first byte have
+    those of a client in them.
+    """
+    costs, measurement = read_client_costs(), profile.measurement
+    is_compressed = store.compression_ratio != 1.0
+    chosen = costs.get(client, costs["zarr-obstore"])
+    store = chosen.apply(store, is_compressed=is_compressed, n_cores=options.reader_cores)
+    if measurement:
+        store = replace(store, wait_s=0.0)
+    if "chunk_ms" in measurement:
+        store = replace(store, chunk_s=float(measurement["chunk_ms"]) / 1000)
+    if "decode_mb_per_s" in measurement:
+        rate = options.reader_cores * float(measurement["decode_mb_per_s"])
+        store = replace(store, decode_s_per_nbyte=1e-6 / rate)
+    return store
 
 
 def _read_array(address: str | None, options: DecideOptions) -> ArrayFacts:

@@ -161,6 +161,8 @@ def _write_notes(answer: Answer) -> Iterator[str]:
     if settings and all(max(answer.gains(choice).values()) < WORTH for choice in settings):
         limit = settings[0].samples_bound
         yield f"Changing only settings does not help here: the {limit} is the limit with and without."
+    if conflict := describe_conflict(answer):
+        yield conflict
     yield write_prices(question)
     yield f"Read by {best.client.text}, {best.in_flight} concurrent requests; {best.support}. More with --why."
 
@@ -178,8 +180,37 @@ def write_effort(answer: Answer) -> str:
         parts.append(
             f"each append {rewritten if best.append_nbytes else 'rewrites nothing stored'}"
         )
+        if best.append_nbytes:
+            n_appends = count_buffered_appends(question, best)
+            parts.append(f"collected in a buffer and written {n_appends:,} at a time, none do")
     text = "; ".join(parts)
     return f"  {text[:1].upper()}{text[1:]}." if text else ""
+
+
+def count_buffered_appends(question: Question, choice: Choice) -> int:
+    """Count the appends that fill whole objects of each copy, so that none is rewritten."""
+    assert question.pattern.append is not None
+    axis, steps = question.pattern.append
+    extents = [layout.object_shape[axis] for layout in choice.layouts]
+    return math.lcm(steps, *extents) // steps
+
+
+def describe_conflict(answer: Answer) -> str:
+    """Describe a choice that serves the most frequent read better, where it is clearly faster."""
+    best, reads = answer.best, answer.best.reads
+    if len(reads) < 2 or best.samples_per_s:
+        return ""
+    place = max(range(len(reads)), key=lambda i: reads[i].share)
+    is_first = all(read.share < reads[place].share for read in reads if read is not reads[place])
+    candidates = [choice for choice in answer.choices if choice.action != "align"]
+    fastest = min(candidates, key=lambda choice: choice.reads[place].p50_s)
+    gain = reads[place].p50_s / fastest.reads[place].p50_s
+    if not is_first or gain <= WORTH:
+        return ""
+    return (
+        f"Your most frequent read, {reads[place].access}, is {_number(gain, 2)}x faster with"
+        f" {fastest.action} ({_write_shapes(fastest)}); the choice weighs all reads and the bill."
+    )
 
 
 _REGIONS = {

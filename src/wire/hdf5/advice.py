@@ -42,7 +42,7 @@ from wire.hdf5.prediction import (
 )
 from wire.hdf5.repacked import Repack, lay_out, list_repacks
 from wire.models import WORTH
-from wire.models.transfer import Network, network_of
+from wire.models.transfer import Network, network_with_tail
 
 MOST_GROWTH = 2.0
 """Times its present length that a repacked file may have."""
@@ -118,7 +118,7 @@ def advise(
     It takes so many seconds at most; `report.n_left_out` counts what was not looked at, and `not_predicted`
     names what there was no time for. What cannot be read or decoded is a UserError.
     """
-    deadline, network = Deadline(seconds), network_of(of_one_process(profile))
+    deadline, network = Deadline(seconds), network_with_tail(of_one_process(profile))
     looking = Deadline(_LOOKING * seconds)
     with open_source(source, _PATIENCE * seconds) as file:
         name = name_source(source)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from fsspec.caching import caches
 
 from wire.hdf5.inspection import FileLayout, Read
+from wire.models.client_costs import read_client_costs
 from wire.models.transfer import Network, Step, replay
 
 MIB = 2**20
@@ -280,15 +281,18 @@ def predict_read(
         answered = read_through(method.caches(layout), [*layout.opened, *chain(*layout.read)], n)
         opened[1] += chain(*answered[: len(layout.opened)])
         parts = [[*chain(*answered[len(layout.opened) :])]]
-    open_s, read_s = (
-        _simulate_s(reads, method.in_flight, network, REQUEST_S / dilation)
-        for reads in (opened, parts)
-    )
+    request_s, decode_s, chunk_s = REQUEST_S / dilation, layout.decode_s / dilation, 0.0
+    if n_chunks := sum(map(len, parts)) if method.kind == "references" else 0:
+        # zarr decodes chunks while others come, one at a time
+        client_s = read_client_costs()["zarr-obstore"].chunk_ms / 1000
+        chunk_s, decode_s = client_s / dilation + decode_s / n_chunks, 0.0
+    open_s = _simulate_s(opened, method.in_flight, network, request_s)
+    read_s = _simulate_s(parts, method.in_flight, network, request_s, chunk_s)
     requests = [*chain(*opened, *parts)]
     return PredictedRead(
         method,
         open_s + processor_s / dilation,
-        read_s + layout.decode_s / dilation,
+        read_s + decode_s,
         sum(map(len, opened)),
         len(requests),
         sum(request.nbytes for request in requests),
@@ -319,7 +323,11 @@ MAX_SIMULATED = 10_000
 
 
 def _simulate_s(
-    parts: Sequence[Sequence[Read]], in_flight: int, network: Network, request_s: float
+    parts: Sequence[Sequence[Read]],
+    in_flight: int,
+    network: Network,
+    request_s: float,
+    chunk_s: float = 0.0,
 ) -> float:
     """Simulate requests, so many in flight: the median of their times; more draws for few of them."""
     steps = order_reads(parts, in_flight=in_flight)
@@ -327,5 +335,5 @@ def _simulate_s(
         return 0.0
     simulated = steps[:MAX_SIMULATED]
     n_draws = max(3, min(51, 5_000 // len(simulated)))
-    found_s = replay(simulated, network, request_s=request_s, n_draws=n_draws)
+    found_s = replay(simulated, network, request_s=request_s, cpu_s=chunk_s, n_draws=n_draws)
     return found_s * len(steps) / len(simulated)

@@ -247,6 +247,10 @@ class Store:
     request_s: float = 0.0
     # whether chunks lie in one file, in their order, so that neighbours are read in one go
     is_file: bool = False
+    # seconds that client and server take for each request next to the network
+    wait_s: float = 0.0
+    # whether all connections but the first are new, as of a program that has opened the array
+    is_cold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +303,12 @@ def access_seconds(store: Store, counts: IoCounts, *, quantile: float = 0.5) -> 
         n_chunks=np.asarray(n / n_jobs, np.float64),
         nbytes=np.asarray(n * stored_nbytes / n_jobs, np.float64),
         cpu_s=np.asarray(n / n_jobs * cpu_s + (store.request_s if has_shards else 0.0), np.float64),
+        wait_s=store.wait_s,
     )
     wave_s = np.maximum(job.wave_s(abreast, 0.5), job.wave_s(abreast, quantile))
     seconds = wave_s + (n_jobs - abreast) * job.apart_s(abreast)
+    if store.is_cold:
+        seconds = seconds + np.where(abreast > 1, _connect_s(network, job.nbytes), 0.0)
     return np.asarray(store.start_s + seconds, np.float64)
 
 
@@ -314,6 +321,7 @@ class _Job:
     n_chunks: Floats  # that are decoded in turn
     nbytes: Floats  # over the wire, of all chunks
     cpu_s: Floats  # of the only processor, for all chunks
+    wait_s: float  # that client and server take for each request
 
     @property
     def alone_s(self) -> Floats:
@@ -328,8 +336,9 @@ class _Job:
         link; then their last chunks queue for the processor, which has had the others by then.
         """
         network = self.network
-        first_s = _delay_s(network, n, n, self.in_turn)
-        last_s = _delay_s(network, 1.0, n, self.in_turn, quantile)
+        waited_s = self.in_turn * self.wait_s
+        first_s = waited_s + _delay_s(network, n, n, self.in_turn)
+        last_s = waited_s + _delay_s(network, 1.0, n, self.in_turn, quantile)
         at_link_s = first_s + n * self.nbytes / network.aggregate_nbytes_per_s
         at_rate_s = first_s + n * self.in_turn / network.requests_per_s + self.alone_s
         received_s = np.maximum.reduce([last_s + self.alone_s, at_link_s, at_rate_s])
@@ -345,7 +354,7 @@ class _Job:
         have there in the mean. A link is no queue before its streams fill it.
         """
         network, missing_share = self.network, 1 - 1 / n
-        wait_s = self.in_turn * network.first_byte_mean_s
+        wait_s = self.in_turn * (network.first_byte_mean_s + self.wait_s)
         shared_s = self.nbytes / network.aggregate_nbytes_per_s
         bounds_s = (shared_s, self.cpu_s, self.in_turn / network.requests_per_s, _LEAST_S)
         least_s = np.maximum.reduce(np.broadcast_arrays(*bounds_s))
@@ -374,4 +383,25 @@ def _delay_s(
     z = ndtri(position)
     variance = np.log1p(math.expm1(network.first_byte_sigma**2) / in_turn)  # of the logarithm
     median_s = in_turn * network.first_byte_mean_s * np.exp(-variance / 2)
-    return np.asarray(median_s * np.exp(np.sqrt(variance) * z), np.float64)
+    tail = np.maximum(z - _NORMAL_P95, 0.0) * network.tail_slope / np.sqrt(in_turn)
+    return np.asarray(median_s * np.exp(np.sqrt(variance) * z + tail), np.float64)
+
+
+_NORMAL_P95 = float(ndtri(0.95))
+_MOST_ROUNDS = 40  # of a window that doubles: more than any body has
+
+
+def _connect_s(network: Network, nbytes: Floats) -> Floats:
+    """Compute by how much longer bodies take that are the first on new connections.
+
+    This is `Network.new_connection_s` for arrays of bodies.
+    """
+    window, rest = network.initial_window_nbytes, np.asarray(nbytes, np.float64)
+    waited_s = np.full(rest.shape, network.setup_s)
+    for _ in range(_MOST_ROUNDS):
+        round_s = network.round_trip_s - window / network.stream_nbytes_per_s
+        if not round_s > 0:
+            break
+        waited_s = waited_s + np.where(rest > window, round_s, 0.0)
+        rest, window = rest - window, 2 * window
+    return waited_s

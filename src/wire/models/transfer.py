@@ -81,7 +81,7 @@ def count_waits(rows: Iterable[RequestRow], tolerance: float = TOLERANCE_S) -> i
     return deepest
 
 
-_NORMAL_P95 = 1.6448536269514722  # standard deviations
+_NORMAL_P95, _NORMAL_P99 = 1.6448536269514722, 2.3263478740408408  # standard deviations
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,25 @@ class Network:
     setup_s: float = 0.0
     round_trip_s: float = 0.0
     initial_window_nbytes: float = math.inf
+    # 99th percentile of the time to first byte, of a tail that is heavier than log-normal from the
+    # 95th on; 0 where there is none
+    first_byte_p99_s: float = 0.0
 
     def draw_first_byte_s(self, rng: random.Random) -> float:
         """Draw one time to first byte."""
         if self.first_byte_median_s == 0:
             return 0.0
-        return self.first_byte_median_s * math.exp(rng.gauss(0, self.first_byte_sigma))
+        z = rng.gauss(0, 1)
+        tail = max(0.0, z - _NORMAL_P95) * self.tail_slope
+        return self.first_byte_median_s * math.exp(z * self.first_byte_sigma + tail)
+
+    @property
+    def tail_slope(self) -> float:
+        """How much faster the logarithm grows beyond the 95th percentile, for a standard deviation."""
+        if not self.first_byte_p99_s:
+            return 0.0
+        growth = math.log(self.first_byte_p99_s / self.first_byte_p95_s)
+        return growth / (_NORMAL_P99 - _NORMAL_P95) - self.first_byte_sigma
 
     @property
     def first_byte_sigma(self) -> float:
@@ -163,6 +176,15 @@ def network_of(profile: Profile, *, streams_per_worker: int = 1) -> Network:
     )
 
 
+def network_with_tail(profile: Profile, *, streams_per_worker: int = 1) -> Network:
+    """Turn a profile into what the request model takes, with the tail of its 99th percentile."""
+    network, first = (
+        network_of(profile, streams_per_worker=streams_per_worker),
+        profile.first_byte_s,
+    )
+    return replace(network, first_byte_p99_s=(first.p99_s or 0.0) if first else 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class ClientModel:
     """How a contender reads."""
@@ -215,12 +237,14 @@ def replay(
     network: Network,
     *,
     request_s: float = 0.0,
+    cpu_s: float = 0.0,
     n_draws: int = 9,
     rng: random.Random | None = None,
 ) -> float:
     """Predict how many seconds requests take over a network, the median over draws of first bytes.
 
-    Client and server need `request_s` for a request beside it. Each of `n_draws` simulations has
+    Client and server need `request_s` for a request beside it, and one CPU `cpu_s` for what each
+    brings, in turn. Each of `n_draws` simulations has
     its own times to first byte; with `rng` there is one, with draws from it.
 
     Examples
@@ -232,10 +256,12 @@ def replay(
     >>> round(replay(steps, network), 6)
     0.2
     """
-    client = ClientModel(math.nan)  # whose work is in the steps
+    client = ClientModel(math.nan, cpu_s_per_chunk=cpu_s)  # whose other work is in the steps
+    n_cores = 1.0 if cpu_s else math.inf
     rngs = [rng] if rng is not None else [random.Random(seed) for seed in range(n_draws)]
     return statistics.median(
-        _Simulation(steps, network, client, rng, request_s=request_s).run() for rng in rngs
+        _Simulation(steps, network, client, rng, n_cores=n_cores, request_s=request_s).run()
+        for rng in rngs
     )
 
 

@@ -25,7 +25,7 @@ from helpers.arrays.readers import READERS, ArrayReader
 from helpers.arrays.stores import StoredArray
 from helpers.benchmark.contender import CheckError
 from helpers.registry import Registry
-from studies.cluster_studies import tables
+from studies.cluster_studies import tables, virtual_files
 from studies.cluster_studies.opendap import OPENDAP
 from wire.bed.locations import Location
 from wire.bed.networks import Profile
@@ -149,8 +149,10 @@ TABLES: Mapping[str, Callable[..., list[int]]] = {
     "parquet-parts": partial(_parquet, is_whole=False),
     "tiledb": tables.write_tiledb,
     "files": tables.write_files,
+    "long-files": virtual_files.write_long_files,
+    "virtual-files": virtual_files.write_virtual,
 }
-ARRAYS = ("tiledb", "files")
+ARRAYS = ("tiledb", "files", "long-files", "virtual-files")
 """Those of them that are no tables."""
 
 _OF_2020 = open_by(READERS["zarr-s3fs-one-get"])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.benchmark import statistics
 from helpers.benchmark.ranking import rank
 from helpers.benchmark.statistics import (
     Floats,
@@ -319,3 +320,36 @@ def test_throughputs_say_which_bytes() -> None:
     assert lonely["share_of_ceiling"].isna().all()
     with refused("is_ceiling", "two ceilings"):
         add_throughputs(table.assign(is_ceiling=True))
+
+
+VACCINE = [
+    (4, 119, 11, 128), (6, 300, 29, 274), (3, 228, 11, 209), (62, 13536, 248, 12619),
+    (33, 5036, 47, 5761), (180, 1361, 372, 1079), (8, 2537, 10, 619), (505, 87886, 499, 87892),
+    (29, 7470, 45, 7232), (17, 1699, 65, 1600), (186, 50448, 141, 27197), (5, 2493, 3, 2338),
+    (27, 16886, 29, 17825),
+]  # fmt: skip
+"""Ill and well among vaccinated and others, of 13 trials: Colditz et al. 1994, JAMA 271:698."""
+
+
+def test_effects_are_combined_as_published() -> None:
+    """The trials of a vaccine, as the manual of metafor combines them (REML, test="knha")."""
+    ill, well, ill_others, well_others = np.array(VACCINE, dtype=np.float64).T
+    treated, others = ill + well, ill_others + well_others
+    effects = np.log((ill / treated) / (ill_others / others))
+    variances = 1 / ill - 1 / treated + 1 / ill_others - 1 / others
+    mean, error = statistics.combine_effects(effects, variances)
+    assert (mean, error) == (pytest.approx(-0.7145, abs=1e-4), pytest.approx(0.1808, abs=2e-4))
+
+
+def test_records_that_differ_widen_the_interval() -> None:
+    """Three disjoint intervals give one that holds them; agreement gives none narrower than chance."""
+    apart = [(15.3, 14.9, 16.0), (14.2, 13.9, 14.6), (13.4, 13.2, 13.8)]
+    over = statistics.random_effects_interval([statistics.Interval(*ends, 5) for ends in apart])
+    assert over.low < 13.2 and over.high > 15.3 and over.n == 3
+    same = [statistics.Interval(2.0, 1.9, 2.1, 5)] * 3
+    over = statistics.random_effects_interval(same)
+    assert over.centre == pytest.approx(2) and over.low < 1.96 and over.high > 2.04
+    with refused("records", "1", "at least two"):
+        statistics.random_effects_interval(same[:1])
+    with refused("intervals", "nan", "all finite"):
+        statistics.random_effects_interval([*same, statistics.Interval(2.0, np.nan, np.nan, 1)])

@@ -196,3 +196,17 @@ def test_no_redis_is_refused(url: str, datasets: Datasets) -> None:
     """One line names the parameter, and no password."""
     with refused("redis_url", "^no a"):
         open_cache("redis", datasets.location, CacheSettings(KEY, url))
+
+
+def test_processes_share_the_files_of_a_cache(
+    make: Make, spec: DatasetSpec, tmp_path: Path
+) -> None:
+    """A file cache with the folder of another fetches nothing that this one has."""
+    truth = make("none").get(spec)[VARIABLE].to_numpy()
+    times_ns = []
+    for _ in range(2):
+        dataset = make("filecache-in-turn", files_folder=str(tmp_path)).get(spec)
+        np.testing.assert_array_equal(dataset[VARIABLE].to_numpy(), truth)
+        objects = [path for path in tmp_path.iterdir() if path.name != "cache"]
+        times_ns.append({path.name: path.stat().st_mtime_ns for path in objects})
+    assert len(times_ns[0]) > 3 and times_ns[0] == times_ns[1]

@@ -117,6 +117,30 @@ def test_load_finds_what_the_service_did(
         assert "broken" in path or checksum == xxhash.xxh3_64_hexdigest(uncached.ask(path).data)
 
 
+@pytest.mark.parametrize(("name", "is_shared"), [("lru", False), ("redis", True)])
+def test_each_user_has_a_process(
+    name: str,
+    is_shared: bool,
+    generator: Generator,
+    proxied: Datasets,
+    redis_url: str,
+    proxy: Proxy,
+) -> None:
+    """Users go to processes of their own, which share what lies outside of them alone."""
+    with open_service(name, proxied, redis_url=redis_url, n_processes=2) as service:
+        assert len(set(service.addresses)) == 2
+        n_requests = []
+        for child in service.children:  # the second one finds what the first has left
+            proxy.take_trace()
+            generator.run(Service([child]), [[TILE]])
+            n_requests.append(len(proxy.take_trace()))
+        first, second = n_requests
+        assert second < first if is_shared else second == first > WARM[name]
+        both = generator.run(service, [[TILE], [TILE]])
+        assert both["status"].eq(200).all() and both["checksum"].nunique() == 1
+        assert len(proxy.take_trace()) == 2 * WARM[name]  # each process is warm, and was asked once
+
+
 def test_numbers_of_a_load() -> None:
     """A typical tile is the geometric mean of what each dataset takes in the mean."""
     lines = [("a", 0.0, 1.0), ("a", 1.0, 3.0), ("b", 4.0, 8.0)]
@@ -145,7 +169,7 @@ from wire.bed.locations import Location
 with ExitStack() as stack:
     stack.enter_context(open_valkey())
     stack.enter_context(open_generator())
-    stack.enter_context(open_service("lru", Datasets(Location("s3", "none"), (), 0))).versions()
+    stack.enter_context(open_service("lru", Datasets(Location("s3", "none"), (), 0), n_processes=2)).addresses
     print("ready", flush=True)
     time.sleep(60)
 """

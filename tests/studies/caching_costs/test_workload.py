@@ -124,6 +124,9 @@ def test_what_a_tile_takes_and_gains() -> None:
     assert processors.to_dict() == pytest.approx({"cpu_ms": 150, "share": 0.375})
     # 0.1 s with datasets in the process, and 0.02 s for a version as in Redis
     assert findings.predict_versions(alone).centre == pytest.approx(0.4 / 0.12)
+    timed = alone[alone["contender"] == "lru"].assign(contender="lru-etag", typical_s=0.2)
+    both = pd.concat([alone, timed])  # what was measured is no part of a prediction
+    assert findings.predict_versions(both).centre == pytest.approx(0.4 / 0.12)
 
 
 def test_contenders_are_compared_at_each_load() -> None:
@@ -152,3 +155,24 @@ def test_tiles_are_dealt_dataset_by_dataset(datasets: Datasets) -> None:
     """The one that must fail is asked for as often as the others, and last."""
     asked = [tile[0] for tile in in_turn(plan_workload(datasets, n_tiles=2, seed=1)).tiles]
     assert asked == [spec.name for spec in datasets.specs for _ in range(2)]
+
+
+def test_gains_stand_next_to_published_ones() -> None:
+    """By hand: the file cache makes large chunks faster in both, and small ones slower in ours alone."""
+    lines = [("single-256mib", 3.0, 1.0), ("single-4mib", 0.1, 0.2)]
+    measured = pd.DataFrame(
+        [
+            {"dataset": name, "cache": cache, "latency_s": latency_s, "failed": 0.0}
+            for name, *both in lines
+            for cache, latency_s in zip(("none", "filecache-in-turn"), both, strict=True)
+        ]
+    )
+    published = four_caches.read_study()
+    table = four_caches.tabulate_gains(measured, published)["filecache-in-turn"]
+    assert table["here"].to_dict() == pytest.approx({"single-256mib": 3.0, "single-4mib": 0.5})
+    assert table["published"]["single-256mib"] == pytest.approx(3.0 / 0.42)
+    counted = four_caches.count_orders(measured, published)
+    assert {key: finding.value for key, finding in counted.items()} == {
+        "n-in-order": 1,
+        "n-datasets": 2,
+    }

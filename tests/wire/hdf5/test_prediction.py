@@ -37,6 +37,7 @@ from wire.hdf5.prediction import (
     predict_read,
     read_through,
 )
+from wire.models.client_costs import read_client_costs
 from wire.models.transfer import network_of
 
 IN_REGION = network_of(of_one_process(get_profile("in-region")))
@@ -92,6 +93,27 @@ def test_committed_records_are_met(case: str) -> None:
             at,
         )
         assert found.nbytes == pytest.approx(nbytes, rel=0.05), (name, at)
+
+
+def test_a_download_knows_the_length_before_it_asks_for_ranges() -> None:
+    """Its first request is waited for; ranges come together after it."""
+    layout = FileLayout((), (), 20 * MIB)
+    network = replace(IN_REGION, first_byte_median_s=0.1, first_byte_p95_s=0.1)
+    seconds = predict_read(WAYS["obstore-whole"], layout, network).open_s
+    assert seconds > 2 * 0.1
+    assert predict_read(WAYS["obstore-whole"], layout, network).n_requests == 4
+
+
+def test_more_concurrent_requests_do_not_decode_faster() -> None:
+    """Virtual Zarr takes at least what one CPU needs for the chunks, however many requests there are."""
+    layout = read_layouts()["granule", "original"]
+    n_chunks = sum(map(len, layout.chunks))
+    least_s = layout.decode_s + n_chunks * read_client_costs()["zarr-obstore"].chunk_ms / 1000
+    few, many = (
+        predict_read(ReadMethod("references", "references", in_flight=n), layout, IN_REGION)
+        for n in (10, 1000)
+    )
+    assert least_s < many.read_s < few.read_s
 
 
 def test_a_granule_is_described_by_a_few_numbers() -> None:
