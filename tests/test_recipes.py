@@ -246,9 +246,23 @@ def _fetches_ranges(world: World, folder: Path, trace: list[RequestRow]) -> None
 
 
 def _opens_once(world: World, folder: Path, trace: list[RequestRow]) -> None:
-    """The version is requested for each opening, and the metadata once."""
-    asked = [one.method for one in trace if one.key.endswith("temperature.zarr/zarr.json")]
-    assert asked == ["HEAD", "GET", "HEAD"]
+    """The version is requested for each opening, and the metadata once; so it is of tiles."""
+    (_, block) = RECIPES["Keep opened datasets in a process"][0]
+    tiles = world.run("python", block.partition("for _ in")[0] + _TILES, folder)
+    assert tiles.returncode == 0, tiles.stderr
+    for part in (trace, world.take_trace()):
+        rows = [row for row in part if row.key.endswith("temperature.zarr/zarr.json")]
+        assert [row.method for row in rows] == ["HEAD", "GET", "HEAD"]
+
+
+_TILES = """
+from starlette.testclient import TestClient
+
+query = {"url": "s3://bucket/temperature.zarr", "variable": "temperature", "sel": "time=0"}
+for _ in range(2):
+    answer = TestClient(app).get("/tiles/WebMercatorQuad/2/2/1.npy", params=query)
+    assert answer.status_code == 200, answer.text
+"""
 
 
 def _draws_boxes(world: World, folder: Path, trace: list[RequestRow]) -> None:

@@ -65,7 +65,7 @@ def random_effects_interval(ratios: Sequence[Interval]) -> Interval:
     >>> records = [Interval(2.0, 1.9, 2.1, 5), Interval(2.2, 2.1, 2.3, 5), Interval(2.1, 2.0, 2.2, 5)]
     >>> found = random_effects_interval(records)
     >>> round(found.centre, 2), round(found.low, 2), round(found.high, 2), found.n
-    (2.1, 1.87, 2.36, 3)
+    (2.1, 1.86, 2.36, 3)
     """
     if len(ratios) < 2:
         raise UserError("records", str(len(ratios)), "at least two")

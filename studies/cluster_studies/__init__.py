@@ -7,8 +7,15 @@ STUDY = Study(
     headline="zarr-over-netcdf",
     headlines={
         "formats-of-2022": "csv-over-parquet",
+        "formats-at-size": "csv-over-parquet",
         "many-files": "files-by-recipe",
         "many-steps": "stored-chunks-cost",
     },
-    by_name=("stores-of-2020", "formats-of-2022", "many-files", "many-steps"),
+    by_name=(
+        "stores-of-2020",
+        "formats-of-2022",
+        "formats-at-size",
+        "many-files",
+        "many-steps",
+    ),
 )

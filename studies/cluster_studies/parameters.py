@@ -29,6 +29,9 @@ class Parameters(ClusterParameters):
         "formats-of-2022": OwnNotebook(
             {"contenders": ["csv", "parquet-parts", "zarr-array", "tiledb"]}, _NOT_READ_THERE
         ),
+        "formats-at-size": OwnNotebook(
+            {"contenders": ["zarr-group", "zarr-array", "csv", "parquet-parts"]}, _NOT_READ_THERE
+        ),
         "many-files": OwnNotebook(
             {
                 "dataset": "enlarged-ocean-temperature",
