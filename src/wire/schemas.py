@@ -29,7 +29,13 @@ def make_dataclass_schema(kind: type) -> dict[str, Any]:
 
 
 def list_dataclasses(kind: type) -> Iterator[type]:
-    """List a dataclass and those that its fields hold, however deep."""
+    """List a dataclass and those that its fields hold, however deep.
+
+    Yields
+    ------
+    type
+        Each class, before those of its fields.
+    """
     yield kind
     hints = get_type_hints(kind, vars(sys.modules[kind.__module__]))
     waiting = [hints[field.name] for field in fields(kind)]
