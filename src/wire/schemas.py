@@ -7,6 +7,7 @@ import inspect
 import io
 import sys
 import tokenize
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
@@ -27,17 +28,22 @@ def make_dataclass_schema(kind: type) -> dict[str, Any]:
     return schema
 
 
-def list_dataclasses(kind: type) -> list[type]:
-    """List a dataclass and those that its fields hold, however deep."""
-    classes = [kind]
+def list_dataclasses(kind: type) -> Iterator[type]:
+    """List a dataclass and those that its fields hold, however deep.
+
+    Yields
+    ------
+    type
+        Each class, before those of its fields.
+    """
+    yield kind
     hints = get_type_hints(kind, vars(sys.modules[kind.__module__]))
     waiting = [hints[field.name] for field in fields(kind)]
     while waiting:
         hint = waiting.pop()
         if isinstance(hint, type) and is_dataclass(hint):
-            classes += list_dataclasses(hint)
+            yield from list_dataclasses(hint)
         waiting.extend(get_args(hint))
-    return classes
 
 
 def read_comments(kind: type) -> dict[str, str]:

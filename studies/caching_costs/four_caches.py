@@ -84,11 +84,11 @@ def draw_latencies(ax: Axes, latencies: pd.DataFrame, order: list[str], *, is_th
 def tabulate_gains(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
     """Tabulate how many times as fast each cache is as none by dataset, as published and here."""
     both = {"published": published, "here": measured}
-    gains = {}
+    gains: dict[tuple[str, str], pd.Series[float]] = {}
     for origin, latencies in both.items():
         wide = latencies.pivot_table(index="dataset", columns="cache", values="latency_s")
         ratios = wide.rdiv(wide[BARE], axis=0).drop(columns=BARE)
-        gains |= {(cache, origin): ratios[cache] for cache in ratios}
+        gains |= {(str(cache), origin): ratios[cache] for cache in ratios}
     table = pd.DataFrame(gains).reindex(index=[*dict.fromkeys(measured["dataset"])])
     return table.sort_index(axis="columns", ascending=[True, False])
 
@@ -96,8 +96,7 @@ def tabulate_gains(measured: pd.DataFrame, published: pd.DataFrame) -> pd.DataFr
 def count_orders(measured: pd.DataFrame, published: pd.DataFrame) -> dict[str, Finding]:
     """Count the datasets on which the file cache is faster or slower than none, as was published."""
     gains = tabulate_gains(measured, published)["filecache-in-turn"].dropna()
-    is_faster = gains > 1
-    n_in_order = int((is_faster["published"] == is_faster["here"]).sum())
+    n_in_order = sum((gains["published"] > 1) == (gains["here"] > 1))
     return {
         "n-in-order": Finding(n_in_order, quantity="datasets with the file cache in order"),
         "n-datasets": Finding(len(gains), quantity="datasets that both have"),

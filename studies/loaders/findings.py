@@ -55,13 +55,13 @@ def prepare_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
     A sample is the bytes of the array over their number, which the check of a row states.
     """
-    kept = statistics.measured(rows)
-    n_samples = kept["check"].str.extract(r"of (\d+) samples")[0].astype(int)
-    return kept.assign(
-        samples_per_s=n_samples / kept["read_s"],
-        mb_per_sample=kept["wire_nbytes"] / n_samples / 1e6,
-        requests_per_sample=kept["n_requests"] / n_samples,
-        first_batch_s=trace_of(kept)["first_batch_s"] / kept["dilation"],
+    measured_rows = statistics.measured(rows)
+    n_samples = measured_rows["check"].str.extract(r"of (\d+) samples")[0].astype(int)
+    return measured_rows.assign(
+        samples_per_s=n_samples / measured_rows["read_s"],
+        mb_per_sample=measured_rows["wire_nbytes"] / n_samples / 1e6,
+        requests_per_sample=measured_rows["n_requests"] / n_samples,
+        first_batch_s=trace_of(measured_rows)["first_batch_s"] / measured_rows["dilation"],
     )
 
 

@@ -38,11 +38,13 @@ def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
 
 def prepare_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the measured rows with the counts of their traces and the seconds of opening and reading."""
-    kept = statistics.measured(rows)
-    counts = trace_of(kept)
+    measured_rows = statistics.measured(rows)
+    counts = trace_of(measured_rows)
     names = ["n_waits", "n_in_flight", "n_failed", "n_read_requests", "start_ms", "end_ms"]
     counts = counts.reindex(columns=names)
-    return pd.concat([kept, counts], axis=1).assign(total_s=kept["open_s"] + kept["read_s"])
+    return pd.concat([measured_rows, counts], axis=1).assign(
+        total_s=measured_rows["open_s"] + measured_rows["read_s"]
+    )
 
 
 def tabulate_openings(rows: pd.DataFrame) -> pd.DataFrame:

@@ -109,7 +109,7 @@ class Program(Steps):
             return ended.returncode
         self.run_ = launch.run(words, environment=variables, is_silent=True)
         self.digest = self.run_.output_digest or ""
-        return self.run_.exit_code
+        return self.run_.exit_code or 0
 
     def collect(self) -> Mapping[str, Any]:
         """Count the requests; of a traced run keep when each was made, and what is said of it."""

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from wire.bed.link import OWNER
@@ -42,8 +42,12 @@ def find_pid(sock: socket.socket, likely_pids: Iterable[int]) -> int | None:
     They are nearly always enough.
     """
     inode = find_inode(sock.getpeername(), sock.getsockname())
-    all_pids = (int(name) for name in reversed(os.listdir("/proc")) if name.isdigit())
-    return _find_holder(inode, likely_pids) or _find_holder(inode, all_pids)
+    return _find_holder(inode, likely_pids) or _find_holder(inode, _list_pids())
+
+
+def _list_pids() -> Iterator[int]:
+    """List all processes, the newest first; nothing is read unless somebody asks for the first."""
+    yield from (int(name) for name in reversed(os.listdir("/proc")) if name.isdigit())
 
 
 def find_inode(peer: tuple[str, int], own: tuple[str, int]) -> int:

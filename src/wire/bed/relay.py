@@ -405,8 +405,8 @@ class Relay:
         pace, pipe, add = exchange.pace, self._pipe, self._count_passed(exchange, sink)
         while n_left > 0:
             limit = int(min(n_left, pace.quantum_nbytes))
-            piece, received = received[:limit], received[limit:]
-            n = len(piece) or pipe.fill(source_sock, limit)
+            head, received = received[:limit], received[limit:]
+            n = len(head) or pipe.fill(source_sock, limit)
             if not n and n_left == inf:
                 return
             if not n:
@@ -415,8 +415,8 @@ class Relay:
             if command.is_last and n == n_left:
                 self._announce_end()
             begin_s = time.perf_counter()
-            if piece:
-                sink_sock.sendall(piece)
+            if head:
+                sink_sock.sendall(head)
                 add(n)
             else:
                 pipe.drain(sink_sock, n, add)

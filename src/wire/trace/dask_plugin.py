@@ -74,9 +74,11 @@ class DaskPlugin(WorkerPlugin):
         list of TaskRequests
             One entry for each task that made requests, the one with most requests first.
         """
-        found = client.run(_count_requests)
+        entries_by_worker = client.run(_count_requests)
         tasks = [
-            TaskRequests(worker, *values) for worker, entries in found.items() for values in entries
+            TaskRequests(worker, *values)
+            for worker, entries in entries_by_worker.items()
+            for values in entries
         ]
         return sorted(tasks, key=lambda task: -task.n_requests)
 

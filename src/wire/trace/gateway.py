@@ -231,8 +231,19 @@ def note_certificate_request(
 
 
 def find_processes(settings: Settings) -> list[psutil.Process]:
-    """Find the processes of the program, whoever their parents are by now."""
-    return [process for process in psutil.process_iter() if has_token(process, settings)]
+    """Find the processes of the program that run, whoever their parents are by now."""
+    return [
+        process
+        for process in psutil.process_iter()
+        if has_token(process, settings) and not is_zombie(process)
+    ]
+
+
+def is_zombie(process: psutil.Process) -> bool:
+    """Return whether a process has ended, and whoever should wait for it does not, as in a container."""
+    with suppress(psutil.Error):
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    return True
 
 
 class TracedConnection(RelayHook):

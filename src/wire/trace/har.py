@@ -83,7 +83,7 @@ def _write_entry(row: TracedRequest, site: int | None) -> dict[str, Any]:
     }  # fmt: skip
     begin_s = row.start_s - (row.handshake_s if row.is_first else 0.0)
     values = asdict(row)
-    ours = {
+    own_fields = {
         name: values[name]
         for name in values
         if name not in _IN_FORMAT | _NOT_KEPT and values[name] != _DEFAULTS[name]
@@ -103,7 +103,7 @@ def _write_entry(row: TracedRequest, site: int | None) -> dict[str, Any]:
         "timings": timings,
         "connection": str(row.connection),
         "_kind": kind_of(row),
-        "_wire": {**ours, "start_s": row.start_s, **({} if site is None else {"site": site})},
+        "_wire": {**own_fields, "start_s": row.start_s, **({} if site is None else {"site": site})},
     }  # fmt: skip
 
 

@@ -54,6 +54,7 @@ GLANCE_S = 0.004  # between looks at their connections
 GLANCES_S = 0.05  # of a processor, which these looks may take besides
 BUSY = 0.02  # the most of a processor that looking may take
 STOP_TIMEOUT_S = 5.0
+LEAVE_TIMEOUT_S = 0.5  # for processes that end with the program, such as multiprocessing's tracker
 _MOST_PLACES = 3  # that are named
 _START = """
 import sys
@@ -364,7 +365,9 @@ class _Guard:
 
     def finish(self) -> None:
         """Take the last rows; a gateway stays for as long as processes that the program left."""
-        remaining = find_processes(self._settings)
+        deadline_s = time.monotonic() + LEAVE_TIMEOUT_S
+        while (remaining := find_processes(self._settings)) and time.monotonic() < deadline_s:
+            time.sleep(SAMPLE_S)
         if remaining:
             names = ", ".join(f"{process.pid} {_name_of(process)}" for process in remaining)
             self.remarks.append(f"still running, and traced no more: {names}")

@@ -3,9 +3,9 @@
 The shim in each Python process of the program writes down what its threads are at
 (`wire.trace.shims.sampler` has the records), and which line made each request of Python's own
 clients. A request that was noted is on that line. Any other is on the line at which a thread of
-its process was while the request went on. That line is uncertain where another thread may have
+its process was until the answer came. That line is uncertain where another thread may have
 been in a call of a library meanwhile, at another line; where the thread was seen elsewhere before
-the request ended; and where nothing was looked at meanwhile.
+that; and where nothing was looked at meanwhile.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _ITERATING = frozenset(
 """Python's own functions that take values from others, which a library may request meanwhile."""
 
 _SECRET = re.compile(
-    r"""(["']?\b\w*(?:secret|token|passw|credential|signature|auth|sas|sid|key)\w*["']?"""
+    r"""(["']?\b(?!(?-i:Key)\b)\w*(?:secret|token|passw|credential|signature|auth|sas|sid|key)\w*["']?"""
     r"""\s*[=:,(]\s*[rbuf]{0,2})(["'])(?:(?!\2).)*(?:\2|$)""",
     re.IGNORECASE,
 )
@@ -97,6 +97,11 @@ def redact_source(source: str) -> str:
     --------
     >>> redact_source("fs = S3FileSystem(key='AKIA1', secret='x1', anon=False)")
     "fs = S3FileSystem(key='***', secret='***', anon=False)"
+
+    `Key` is boto3's name of an object:
+
+    >>> redact_source("client.get_object(Bucket='b', Key='c/0', SSECustomerKey='x')")
+    "client.get_object(Bucket='b', Key='c/0', SSECustomerKey='***')"
     """
     return _SECRET.sub(r"\1\2***\2", source)
 
@@ -317,9 +322,9 @@ class Locator:
         return site if site is None or is_one else site.about()
 
     def _find_sampled(self, samples: ProcessSamples, row: TracedRequest) -> Site | None:
-        """Find the line at which a thread was while the request went on."""
+        """Find the line at which a thread was until the answer came: it may be read at another line."""
         begin_s = row.start_s
-        end_s = max(row.end_s or row.first_byte_s, begin_s + 1e-4)
+        end_s = max(row.first_byte_s or row.end_s, begin_s + 1e-4)
         if begin_s > samples.full_s:
             return None
         of_threads = [
@@ -329,10 +334,12 @@ class Locator:
         shares = defaultdict[int, float](float)
         for presences in of_threads:
             # a call begins and ends at its line: what a thread did just before or after is not it
+            throughout = {n: p for n, p in presences.items() if p.is_throughout}
             longest = max((presence.share for presence in presences.values()), default=0.0)
-            for number, presence in presences.items():
-                if presence.share >= LEAST_SHARE * longest:
-                    shares[number] = max(shares[number], presence.share)
+            for number, presence in (throughout or presences).items():
+                share = max(presence.share, LEAST_SHARE * presence.is_throughout)
+                if share >= LEAST_SHARE * longest:
+                    shares[number] = max(shares[number], share)
         longest = max(shares.values(), default=0.0)
         candidates = {
             number: share

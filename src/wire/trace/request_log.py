@@ -24,8 +24,9 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 
 from wire.errors import describe_refusal, redact_paths
@@ -34,7 +35,9 @@ from wire.trace.rows import TracedRequest, Tunnel
 LOG_NAME = "requests.jsonl"
 """Name of the file in the folder of a trace."""
 
-_REQUEST_FIELDS = frozenset(field.name for field in fields(TracedRequest))
+_REQUEST_NAMES = [field.name for field in fields(TracedRequest)]
+_REQUEST_FIELDS = frozenset(_REQUEST_NAMES)
+_read_request = attrgetter(*_REQUEST_NAMES)  # `asdict` copies each value, which takes longer
 _TUNNEL_FIELDS = frozenset(field.name for field in fields(Tunnel))
 
 
@@ -101,7 +104,8 @@ class RequestLog:
 
     def write_request(self, row: TracedRequest) -> None:
         """Append a request that has ended."""
-        self._write("request", asdict(replace(row, key=self._redact(row.key))))
+        values = dict(zip(_REQUEST_NAMES, _read_request(row), strict=True))
+        self._write("request", {**values, "key": self._redact(row.key)})
 
     def write_tunnel(self, tunnel: Tunnel) -> None:
         """Append a tunnel if it is new, has its first bytes or has ended since the last call."""

@@ -49,8 +49,10 @@ asks 102.0000 1 GET "/b/key?secret=1"
 at 103.00"""
 
 
-def make_row(start_s: float, end_s: float, key: str = "/b/a", pid: int = 7) -> TracedRequest:
-    return TracedRequest(start_s, end_s, end_s, method="GET", key=key, pid=pid)
+def make_row(
+    start_s: float, end_s: float, key: str = "/b/a", pid: int = 7, first_byte_s: float = 0.0
+) -> TracedRequest:
+    return TracedRequest(start_s, first_byte_s or end_s, end_s, method="GET", key=key, pid=pid)
 
 
 def test_requests_are_joined_by_process_and_time(tmp_path: Path) -> None:
@@ -92,6 +94,7 @@ at 100.3000 11 2 100.2800
         pytest.param(100.185, 100.23, "about a.py:3", id="another thread leaves meanwhile"),
         pytest.param(100.21, 100.27, "a.py:3", id="one thread throughout"),
         pytest.param(100.27, 100.31, "about a.py:3", id="its line changes meanwhile"),
+        pytest.param(100.285, 100.31, "a.py:5", id="the next line is seen late"),
         pytest.param(100.31, 100.33, "a.py:5", id="one thread at the next line"),
     ],
 )
@@ -103,6 +106,14 @@ def test_a_line_is_certain_where_no_other_can_be_meant(
     (site,) = locate([make_row(start_s, end_s)], read_samples(tmp_path))
     assert site is not None
     assert site.label.replace("/home/user/", "").startswith(line)
+
+
+def test_a_request_is_on_the_line_that_waits_for_its_answer(tmp_path: Path) -> None:
+    """What reads the body afterwards, longer perhaps, is another line."""
+    (tmp_path / "7").write_text(TWO_THREADS)
+    row = make_row(100.24, 100.6, first_byte_s=100.275)
+    (site,) = locate([row], read_samples(tmp_path))
+    assert site is not None and site.label == "/home/user/a.py:3"
 
 
 NEAR = Profile("near", FirstByte(0.03, 0.04), aggregate_mb_per_s=400)
