@@ -168,8 +168,8 @@ def test_what_a_sceptic_must_see_is_in_cells(
 
 
 N_LINES = {
-    "caching-costs": 14,
-    "caching-costs.four-caches": 12,
+    "caching-costs": 15,
+    "caching-costs.four-caches": 13,
     "chunk-shape": 12,
     "chunk-shape.balanced": 9,
     "cluster-scaling": 14,
