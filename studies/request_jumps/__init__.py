@@ -5,7 +5,7 @@ from helpers.parameters import Study, lazy_import
 STUDY = Study(
     name="request-jumps",
     headline="n-jumps",
-    by_name=("file-objects", "groups-and-arrays"),
+    by_name=("earthaccess", "file-objects", "groups-and-arrays"),
     least_blocks=2,
     fragments={
         "ledger-data.md": lazy_import("studies.request_jumps.news", "write_data"),

@@ -117,7 +117,9 @@ def test_what_is_made_of_a_model_is_in_step(study: str) -> None:
             assert values == defaults
         for name in told:
             assert told[name]["help"].startswith(model.model_fields[name].description)
-            assert re.fullmatch(r"(list\[)*(str|int|float)\]*", told[name]["inferred_type_name"])
+            assert re.fullmatch(
+                r"(list\[)*(str|int|float|bool)\]*", told[name]["inferred_type_name"]
+            )
     schema = json.loads((ROOT / "parameters" / f"{study}.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(defaults, schema)

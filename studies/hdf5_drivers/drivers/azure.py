@@ -25,7 +25,7 @@ def _explain_no_adlfs() -> str:
 
 
 _AZURE: dict[str, Any] = {
-    "color": palette.VIOLET,
+    "color": palette.PURPLE,
     "open": open_with_fsspec,
     "packages": ("h5py", "adlfs"),
     "service": "azure",
@@ -38,7 +38,7 @@ DRIVERS.register(
         **_AZURE,
         name="adlfs",
         label="adlfs, default",
-        marker=">",
+        marker="8",
         description="h5py over `adlfs.open(path)`, nothing set: it reads 50 MiB ahead",
         method=ReadMethod("adlfs.open", cache_type="readahead", block_nbytes=50 * MIB),
     ),
@@ -46,7 +46,7 @@ DRIVERS.register(
         **_AZURE,
         name="adlfs-blocks",
         label="adlfs, 8 MiB blocks",
-        marker="o",
+        marker="1",
         description="h5py over an adlfs file object that keeps blocks of 8 MiB",
         method=ReadMethod("adlfs, blocks of 8 MiB"),
         settings={"cache_type": "blockcache", "block_size": 8 * MIB},

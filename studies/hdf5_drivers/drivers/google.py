@@ -24,7 +24,7 @@ def _explain_no_gcsfs() -> str:
 
 
 _GOOGLE: dict[str, Any] = {
-    "color": palette.RUST,
+    "color": palette.CHARCOAL,
     "open": open_with_fsspec,
     "packages": _GCSFS,
     "service": "google",
@@ -37,7 +37,7 @@ DRIVERS.register(
         **_GOOGLE,
         name="gcsfs",
         label="gcsfs, default",
-        marker=">",
+        marker="+",
         description="h5py over `gcsfs.open(path)`, nothing set: it fetches ahead where reads follow one another",
         # the model leaves out what it fetches ahead, which of scattered chunks is little
         method=ReadMethod("gcsfs.open", cache_type="none"),
@@ -47,7 +47,7 @@ DRIVERS.register(
         **_GOOGLE,
         name="gcsfs-blocks",
         label="gcsfs, 8 MiB blocks",
-        marker="o",
+        marker="x",
         description="h5py over a gcsfs file object that keeps blocks of 8 MiB",
         method=ReadMethod("gcsfs, blocks of 8 MiB"),
         settings={"cache_type": "blockcache", "block_size": 8 * MIB},

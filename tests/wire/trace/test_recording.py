@@ -242,7 +242,7 @@ if __name__ == "__main__":
     with wire.trace() as block:
         read(0)
         subprocess.run([sys.executable, "-c", CHILD, url + "1"], check=True)
-        subprocess.run(f"{sys.executable} -c '{CHILD}' {url}2; true", shell=True, check=True)
+        subprocess.run(f"'{sys.executable}' -c '{CHILD}' {url}2; true", shell=True, check=True)
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             pool.map(read, [3])
     read(5)
