@@ -253,8 +253,8 @@ def freeze_bounds(
         before = frozen.get(name, lines[name])
         if before["digest"] != claim.digest() and before["changed"] == claim.changed:
             where = f"claims.yaml, {name}"
-            said = "bounds or figures that are not those frozen in bounds.json"
-            raise UserError(where, said, "a new text of `changed` that says what was changed")
+            problem = "bounds or figures that are not those frozen in bounds.json"
+            raise UserError(where, problem, "a new text of `changed` that says what was changed")
     return lines
 
 

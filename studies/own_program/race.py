@@ -60,29 +60,31 @@ def record() -> None:
             nbytes = sum(file[name].id.get_storage_size() for name in THREE_VARIABLES)
         obstore.put(store.direct.obstore(), "original.h5", path)
         write_references(store.direct, "original")
-        runs: dict[str, list[pd.DataFrame]] = {way: [] for way in WAYS}
+        runs: dict[str, list[pd.DataFrame]] = {program: [] for program in WAYS}
         for _ in range(_N_REPEATS):
-            for way, tables in runs.items():
-                tables.append(_run(store, way))
-    kept = [sorted(tables, key=_find_end)[len(tables) // 2] for tables in runs.values()]
-    pd.concat(kept).assign(needed_nbytes=nbytes).to_csv(RECORD, index=False)
+            for program, tables in runs.items():
+                tables.append(_run(store, program))
+    medians = [sorted(tables, key=_find_end)[len(tables) // 2] for tables in runs.values()]
+    pd.concat(medians).assign(needed_nbytes=nbytes).to_csv(RECORD, index=False)
 
 
-def _run(store: EmulatedStore, way: str) -> pd.DataFrame:
+def _run(store: EmulatedStore, program: str) -> pd.DataFrame:
     """Run a program and return its requests, in seconds since it began to open the file."""
     store.requests()
-    command = [sys.executable, str(PROGRAMS / f"{way}.py"), f"{store.location.url}/original.h5"]
+    command = [sys.executable, str(PROGRAMS / f"{program}.py"), f"{store.location.url}/original.h5"]
     completed = subprocess.run(
         [*command, *THREE_VARIABLES], env=store.environment, capture_output=True, text=True
     )
     if completed.returncode:
-        raise RuntimeError(f"{way} ended with {completed.returncode}: {completed.stderr[-500:]}")
+        raise RuntimeError(
+            f"{program} ended with {completed.returncode}: {completed.stderr[-500:]}"
+        )
     began_s, ended_s = map(float, completed.stdout.split())
     rows = [
-        (way, row.method, row.start_s - began_s, row.first_byte_s - began_s, row.end_s - began_s, row.nbytes)
+        (program, row.method, row.start_s - began_s, row.first_byte_s - began_s, row.end_s - began_s, row.nbytes)
         for row in sorted(store.requests(), key=lambda row: row.start_s)
     ]  # fmt: skip
-    rows.append((way, "", 0.0, 0.0, ended_s - began_s, 0))
+    rows.append((program, "", 0.0, 0.0, ended_s - began_s, 0))
     columns = ["way", "method", "start_s", "first_byte_s", "end_s", "nbytes"]
     return pd.DataFrame(rows, columns=columns).round(6)
 
@@ -105,7 +107,7 @@ def write_race() -> str:
     """Write the race for the first page: a picture for each way, on one clock, and a button that plays it."""
     table = pd.read_csv(RECORD, keep_default_na=False)
     until_s = math.ceil(table["end_s"].max())
-    lanes = "".join(_write_way(table[table["way"] == way], until_s) for way in WAYS)
+    lanes = "".join(_write_way(table[table["way"] == program], until_s) for program in WAYS)
     ticks = "".join(
         f'<span style="left:{100 * at_s / until_s:.2f}%">{at_s} s</span>'
         for at_s in range(0, until_s + 1, _TICK_S)
