@@ -25,8 +25,12 @@ def count_work(values: Mapping[str, Any]) -> tuple[float, float]:
 STUDY = Study(
     name="caching-costs",
     headline="gain-as-shipped",
-    headlines={"four-caches": "disk-over-redis", "published-size": "gain-filecache"},
-    by_name=("four-caches", "published-size"),
+    headlines={
+        "four-caches": "disk-over-redis",
+        "keyed-by-etag": "gain-lru-etag",
+        "published-size": "gain-filecache",
+    },
+    by_name=("four-caches", "keyed-by-etag", "published-size"),
     # what the published case asks for, scaled
     expect=lazy_import("helpers.cost_tables", "expect_like", "caching-costs/in-region", count_work),
     fragments={
