@@ -3,8 +3,9 @@
 ``{num}`key``` prints a finding of the page on which it stands, ``{num}`study/case::key``` that of
 another: the rounded number, with its interval, repeats, noise and record as its tooltip, and a
 dagger where the noise of that number itself makes it unstable. ``|range`` behind the key prints the
-interval too, for tables, and ``|x`` the number as a factor, as in 13x; ``|verdict`` prints what was judged, and ``|unstable`` the dagger alone,
-where only the noise of the page is known.
+interval too, for tables, ``|x`` the number as a factor, as in 13x, and ``|bar`` a bar beside the
+factor, for a column of speed-ups; ``|verdict`` prints what was judged, and ``|unstable`` the dagger
+alone, where only the noise of the page is known.
 ``{claim}`key``` prints nothing where the claim holds of the results that are shown, and else says so;
 where these are the reference, it says so too where the claim does not hold in a second record.
 """
@@ -54,6 +55,36 @@ def visit_unstable(translator: Any, node: unstable) -> None:
 def depart_unstable(translator: Any, _node: unstable) -> None:
     """Close what `visit_unstable` opened."""
     translator.body.append("</sup>")
+
+
+BAR_FULL = 100.0
+"""Factor whose bar is full; bars are logarithmic, for factors of 2 and of 50 stand in one column."""
+
+
+class factor_bar(nodes.inline):
+    """A bar as long as a factor; it says nothing that the number beside it does not say."""
+
+
+def measure_bar(factor: float) -> float:
+    """Compute the share of its column that the bar of a factor fills, between 0 and 1.
+
+    Examples
+    --------
+    >>> measure_bar(10.0), measure_bar(1.0), measure_bar(1e6)
+    (0.5, 0.0, 1.0)
+    """
+    return min(max(math.log(max(factor, 1.0)) / math.log(BAR_FULL), 0.0), 1.0)
+
+
+def visit_bar(translator: Any, node: factor_bar) -> None:
+    """Draw the bar in HTML, unseen by screen readers."""
+    translator.body.append(
+        f'<span class="factor" aria-hidden="true"><i style="width:{100 * node["share"]:.0f}%"></i></span>'
+    )
+
+
+def depart_bar(_translator: Any, _node: factor_bar) -> None:
+    """Close nothing, for the bar is whole."""
 
 
 class number(nodes.inline):
@@ -144,6 +175,8 @@ class Num(_Role):
             written = [number("", text, details=details)]
         if reason := describe_noise(finding):
             written.append(unstable("", UNSTABLE_MARK, reason=reason))
+        if style == "bar":
+            written.insert(0, factor_bar("", share=measure_bar(finding.value)))
         return written, []
 
 
@@ -170,6 +203,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the roles, and how a number and its mark are written."""
     app.add_node(unstable, html=(visit_unstable, depart_unstable))
     app.add_node(number, html=(visit_number, depart_number))
+    app.add_node(factor_bar, html=(visit_bar, depart_bar))
     app.add_role("num", Num())
     app.add_role("claim", Claim())
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -222,7 +222,7 @@ def _read(path: Path, _changed_ns: int) -> dict[str, Finding]:
 
 
 def format_finding(result: Finding | None, spec: str = "", *, noise: float = math.nan) -> str:
-    """Format a finding for prose: the number, as a factor `x`, its `range`, the `verdict`, a mark if `unstable`, or a `count`.
+    """Format a finding for prose: the number, as a factor `x` or `bar`, its `range`, the `verdict`, a mark if `unstable`, or a `count`.
 
     The mark is a dagger; `describe_noise` has its reason. A count has all its digits.
 
@@ -243,8 +243,8 @@ def format_finding(result: Finding | None, spec: str = "", *, noise: float = mat
     >>> format_finding(Finding(1.5), "unstable", noise=0.2) == UNSTABLE_MARK
     True
     """
-    if spec not in ("", "x", "range", "verdict", "unstable", "count"):
-        raise UserError("num", f"{spec!r}", "nothing, x, range, verdict, unstable, count")
+    if spec not in ("", "x", "bar", "range", "verdict", "unstable", "count"):
+        raise UserError("num", f"{spec!r}", "nothing, x, bar, range, verdict, unstable, count")
     if spec == "unstable":
         return UNSTABLE_MARK if describe_noise(result, noise) else ""
     if result is None:
@@ -253,7 +253,7 @@ def format_finding(result: Finding | None, spec: str = "", *, noise: float = mat
         return result.verdict
     if spec == "count" and result.value.is_integer():
         return f"{result.value:,.0f}"
-    if spec == "x":
+    if spec in ("x", "bar"):
         return format_digits(result.value) + "x" * math.isfinite(result.value)
     if spec != "range" or not math.isfinite(result.low):
         return format_digits(result.value)

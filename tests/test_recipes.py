@@ -37,12 +37,13 @@ from wire.bed.testbed import Server, Testbed
 from wire.ledger.layouts import Stored
 from wire.ledger.services import open_services
 
-PAGE = (ROOT / "pages" / "recipes.md").read_text(encoding="utf-8")
+PAGES = sorted((ROOT / "pages").glob("recipes-*.md"))
 REFERENCE = ROOT / "results" / "reference"
 # The recipe that promises to do without credentials; the bucket of the others wants them.
 PUBLIC = "Open a public bucket"
-# A line that a reader takes the comment sign from, such as that of the endpoint.
-OPTIONAL = re.compile(r"^( *)# (.*,)(?:  # .*)?$", re.MULTILINE)
+# Lines that a reader, or a switch of the page, takes the comment sign from.
+NOT_ON_AWS = re.compile(r"^( *)# (.*,)  # (?:not on .*|where there is no TLS)$", re.MULTILINE)
+ANONYMOUS = re.compile(r"^( *)# (.*,)  # public bucket$", re.MULTILINE)
 
 _DRAW = np.random.default_rng(17)
 # What was written, under the names that recipes give to what they read.
@@ -73,12 +74,14 @@ def find_recipes(text: str) -> dict[str, list[tuple[str, str]]]:
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         if token.type == "heading_open" and following is not None:
             title = following.content
-        if token.type == "fence" and token.info in ("python", "bash"):
-            found.setdefault(title, []).append((token.info, token.content))
+        language = token.info.removeprefix("{code-block} ")
+        if token.type == "fence" and language in ("python", "bash"):
+            code = re.sub(r"^:emphasize-lines: .*\n", "", token.content)
+            found.setdefault(title, []).append((language, code))
     return found
 
 
-RECIPES = find_recipes(PAGE)
+RECIPES = find_recipes("\n".join(page.read_text(encoding="utf-8") for page in PAGES))
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class World:
         python: str = sys.executable,
     ) -> subprocess.CompletedProcess[str]:
         """Run a block in a process and a folder of its own, with its optional lines."""
-        code, n_lines = OPTIONAL.subn(r"\1\2", block)
+        code, n_lines = NOT_ON_AWS.subn(r"\1\2", block)
         code = code.replace("https://s3.example.org", self.endpoint_url)
         code = code.replace("https://storage.example.org", self.gcs_url)
         # what has no such line takes the address from the environment
@@ -110,6 +113,8 @@ class World:
         if not (folder / "granule.h5").exists():
             os.link(self.granule, folder / "granule.h5")
         environment = {**self.environment, **address, "HOME": str(folder)}
+        if is_anonymous:
+            code = ANONYMOUS.sub(r"\1\2", code)
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if is_anonymous else ():
             del environment[name]
         if language == "python":
@@ -136,6 +141,8 @@ def world(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     _write_tree(location)
     public = make_location(server, "public-bucket")
     _write_fields(public, folder)
+    _write_tree(public)
+    obstore.put(public.obstore(), granule.name, granule)
     statement = {
         "Effect": "Allow",
         "Principal": "*",
@@ -371,6 +378,21 @@ def test_recipe_reads_what_was_written(title: str, world: World, tmp_path: Path)
     check_values(tmp_path)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "title", [title for title, blocks in RECIPES.items() if any(ANONYMOUS.search(b) for _, b in blocks)]
+)
+def test_recipe_of_a_public_bucket(title: str, world: World, tmp_path: Path) -> None:
+    """With its lines for a public bucket a recipe reads the same without credentials."""
+    for language, block in RECIPES[title]:
+        if "storage.example.org" in block:
+            pytest.skip("the emulator of Google Cloud Storage asks nobody for credentials")
+        public = re.sub(r"\bbucket(?=[/\"])", "public-bucket", block)
+        completed = world.run(language, public, tmp_path, is_anonymous=True)
+        assert completed.returncode == 0, completed.stderr
+    check_values(tmp_path)
+
+
 def test_a_bucket_that_is_not_public_refuses_those_without_credentials(
     world: World, tmp_path: Path
 ) -> None:
@@ -383,7 +405,7 @@ def test_a_bucket_that_is_not_public_refuses_those_without_credentials(
 def test_address_from_the_environment(world: World, tmp_path: Path) -> None:
     """A recipe whose line with the endpoint stays a comment takes it from the environment."""
     (language, block), *_ = RECIPES["Open Zarr through obstore"]
-    without = OPTIONAL.sub("", block)
+    without = NOT_ON_AWS.sub("", block)
     assert without != block
     done = world.run(language, without, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,7 @@ class Finding:
     seconds: float  # of the whole program, predicted
     is_bound: bool  # whether the trace does not show enough for one number: the gain may be lower
     setting: str  # of `--try`, or nothing where none can act
-    see: str  # address in the book, `symptoms.html#opening-takes-ninety-seconds`
+    see: str  # address in the book, `symptoms-zarr.html#opening-takes-ninety-seconds`
     least_gain: float = 0.0  # where the gain may be lower; 0 where it is so much at most
     phase: int = -1  # place in `Report.phases`; -1 for a cause of the whole run
     phase_gain: float = 0.0  # of the phase alone, times as fast

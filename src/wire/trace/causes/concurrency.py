@@ -177,7 +177,7 @@ CAUSES = [
         "independent objects one after the other",
         "waiting for answers, one after the other; the network could do ten at a time",
         _find_in_turn,
-        "symptoms.html#how-many-requests-at-once",
+        "symptoms-programs.html#how-many-requests-at-once",
         advise("concurrent requests, ten for example"),
         {
             "zarr": Remedy("values = array[:]  # one selection before the loop, instead of many"),
@@ -231,7 +231,7 @@ CAUSES = [
         "fewer concurrent requests than there is to read",
         "waiting with only a few requests under way; there was more to read",
         _find_few,
-        "symptoms.html#how-many-requests-at-once",
+        "symptoms-programs.html#how-many-requests-at-once",
         advise("more concurrent requests, 64 for example"),
         {
             "zarr": _CONCURRENCY,
@@ -273,7 +273,7 @@ CAUSES = [
         "chunks of a few kB",
         "waiting for very small chunks",
         _find_small_chunks,
-        "symptoms.html#which-chunk-and-which-shard",
+        "symptoms-zarr.html#which-chunk-and-which-shard",
         advise("store larger chunks, of a few MB, or many in one shard: wire decide says which"),
         is_bound=True,
         weight=0.25,
@@ -302,7 +302,7 @@ CAUSES = [
         "objects written one after the other",
         "writing objects one after the other; the network could do ten at a time",
         _find_writes,
-        "symptoms.html#how-many-requests-at-once",
+        "symptoms-programs.html#how-many-requests-at-once",
         advise("concurrent writes, ten for example"),
         {
             "zarr": Remedy("array[:] = values  # one selection instead of many"),
@@ -328,7 +328,7 @@ CAUSES = [
         "the store asks to slow down",
         "being refused for asking too often, and asking again",
         _find_throttled,
-        "symptoms.html#how-many-requests-at-once",
+        "symptoms-programs.html#how-many-requests-at-once",
         advise("fewer concurrent requests, or objects under several prefixes"),
         {
             "zarr": _LESS_CONCURRENCY,

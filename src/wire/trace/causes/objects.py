@@ -168,7 +168,7 @@ CAUSES = [
         "an extra request (HEAD) before each object",
         "asking for the size of each object before reading it",
         _find_looks,
-        "symptoms.html#my-zarr-is-slow-since-i-updated",
+        "symptoms-zarr.html#my-zarr-is-slow-since-i-updated",
         advise("read without the HEAD: the answer of a GET has the size"),
         {
             "zarr": Remedy(
@@ -201,7 +201,7 @@ CAUSES = [
         "the same chunk for each sample",
         "reading the same chunk again for each sample",
         _find_samples,
-        "recipes.html#load-random-boxes",
+        "recipes-services.html#load-random-boxes",
         Remedy("block = array[first:last]\nsamples = [block[i] for i in range(last - first)]"),
         {
             "xarray": Remedy(
@@ -241,7 +241,7 @@ CAUSES = [
         "metadata that are not consolidated",
         "reading metadata array by array",
         _find_metadata,
-        "symptoms.html#opening-takes-ninety-seconds",
+        "symptoms-zarr.html#opening-takes-ninety-seconds",
         _CONSOLIDATE,
         {"tensorstore": advise("open each array once and keep it")},
         absorbs=("looks", "probes", "listings", "in-turn", "repeats"),
@@ -251,7 +251,7 @@ CAUSES = [
         "coordinates read one by one at opening",
         "opening groups and reading their coordinates one by one",
         _find_tree,
-        "symptoms.html#opening-takes-ninety-seconds",
+        "symptoms-zarr.html#opening-takes-ninety-seconds",
         Remedy("ds = xr.open_zarr(url, decode_times=False, create_default_indexes=False)"),
         {"zarr": advise("read coordinates where they are needed, and all at once")},
         {
@@ -272,7 +272,7 @@ CAUSES = [
         "look-ups of what is not there",
         "asking for what is not there",
         _find_probes,
-        "symptoms.html#why-is-zarr-3-slower-than-2",
+        "symptoms-zarr.html#why-is-zarr-3-slower-than-2",
         advise("ask only for what is there, by names of one listing"),
         {
             "zarr": Remedy(

@@ -228,7 +228,7 @@ CAUSES = [
         "read-ahead that is thrown away",
         "receiving bytes that are thrown away at the next jump in the file",
         _find_overlaps,
-        "symptoms.html#opening-a-netcdf-file-moves-gigabytes",
+        "symptoms-hdf5.html#opening-a-netcdf-file-moves-gigabytes",
         advise("read in blocks that are kept, or fetch the file whole"),
         {"s3fs": replace(_BLOCKS, text=_BLOCKS.text.replace("{block}", "8 * 2**20"))},
         least=1,
@@ -240,7 +240,7 @@ CAUSES = [
         "contiguous ranges, one request each",
         "reading a file piece by piece, one small request after the other",
         _find_neighbours,
-        "symptoms.html#how-large-a-gap-should-be-joined",
+        "symptoms-zarr.html#how-large-a-gap-should-be-joined",
         advise("join neighbours into one range of 8 MiB, and cut the answer"),
         {
             "zarr": Remedy("values = array[:]  # one selection instead of many"),
@@ -267,7 +267,7 @@ CAUSES = [
         "a file object that keeps no blocks",
         "waiting for small reads all over a file, one after the other",
         _find_file_object,
-        "recipes.html#keep-blocks-of-a-file-object",
+        "recipes-hdf5.html#keep-blocks-of-a-file-object",
         _FILE_BLOCKS,
         {"fsspec": _FILE_BLOCKS, "aiohttp": _FILE_BLOCKS},
         weight=0.9,
@@ -278,7 +278,7 @@ CAUSES = [
         "parts of one object, one after the other",
         "waiting for parts of one file, one after the other",
         _find_parts,
-        "symptoms.html#how-many-requests-at-once",
+        "symptoms-programs.html#how-many-requests-at-once",
         advise("concurrent requests for parts that do not need one another, ten for example"),
         {
             "requests": Remedy(
@@ -324,7 +324,7 @@ CAUSES = [
         "one connection for a large object",
         "receiving a large object over one connection",
         _find_one_stream,
-        "recipes.html#fetch-the-whole-file-in-parallel-ranges",
+        "recipes-hdf5.html#fetch-the-whole-file-in-parallel-ranges",
         advise("fetch it in concurrent ranges of 8 MiB"),
         {
             "boto3": Remedy("client.download_file(bucket, key, target)"),

@@ -115,7 +115,7 @@ CAUSES = [
         "failed requests that become fill values",
         "reading chunks of which some never came: values may be wrong",
         _find_failed,
-        "symptoms.html#the-values-are-wrong-and-nothing-complained",
+        "symptoms-programs.html#the-values-are-wrong-and-nothing-complained",
         advise("check the status of each answer, and stop where a chunk fails"),
         {
             "zarr": Remedy(
@@ -136,7 +136,7 @@ CAUSES = [
         "requests that the store refuses",
         "asking for what the store refuses",
         _find_refused,
-        "symptoms.html#the-values-are-wrong-and-nothing-complained",
+        "symptoms-programs.html#the-values-are-wrong-and-nothing-complained",
         advise("check bucket, region and credentials, and stop at the first refusal"),
         {
             "requests": Remedy("response = session.get(url)\nresponse.raise_for_status()"),
