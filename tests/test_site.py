@@ -324,7 +324,7 @@ def test_the_panel_of_the_ledger_answers_for_another_network(address: str, tab: 
     seconds = (
         "Number(document.querySelector('#your-network-table tbody td:nth-child(7)').textContent)"
     )
-    tab.open(f"{address}/request-ledger.html", width=1280)
+    tab.open(f"{address}/your-network.html", width=1280)
     tab.wait_until("document.querySelectorAll('#your-network-table tbody tr').length > 5")
     before = tab.evaluate(seconds)
     tab.evaluate("(() => { const f = document.getElementById('network-form'); f.elements.p50.value = '500'; f.elements.p95.value = '900'; f.dispatchEvent(new Event('input')); })()")  # fmt: skip
@@ -359,6 +359,8 @@ def test_jumps_are_filtered_and_linked_on_a_phone(address: str, tab: Tab) -> Non
     links = "[...document.querySelectorAll('a')].filter((link) => link.textContent === 'Row')"
     assert tab.evaluate(f"{links}.length") > 0
     assert tab.evaluate(f"{links}.every((link) => document.getElementById(link.hash.slice(1)))")
+    tab.open(f"{address}/your-network.html", width=390)
+    tab.wait_until("document.querySelectorAll('#your-network-table tbody tr').length > 5")
     visible = "[...document.querySelectorAll('#your-network-table thead th')].filter((head) => head.offsetWidth).map((head) => head.textContent)"  # fmt: skip
     assert tab.evaluate(visible) == ["client", "layout", "requests", "seconds"]
     assert tab.faults() == []

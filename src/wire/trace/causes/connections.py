@@ -198,7 +198,7 @@ CAUSES = [
         "connections made anew",
         "setting up a connection before each request",
         _find_connections,
-        "what-transfers.html#what-a-new-connection-adds",
+        "replays-and-fakes.html#what-a-new-connection-adds",
         advise("make one client and use it for all requests"),
         _CLIENT_ONCE,
     ),
