@@ -379,3 +379,33 @@ def test_the_form_of_decide_keeps_its_question_in_the_address(address: str, tab:
     assert tab.evaluate("document.getElementById('decide-note').textContent") == told
     assert "--arrays" not in tab.evaluate("document.getElementById('decide-command').textContent")
     assert tab.faults() == []
+
+
+@pytest.mark.slow
+def test_a_slider_of_the_cube_changes_what_reads_cost(address: str, tab: Tab) -> None:
+    """Longer chunks along time mean fewer requests for a time series."""
+    tab.open(f"{address}/decide.html", width=1280)
+    tab.wait_until("document.querySelectorAll('#chunk-cube tbody tr').length == 2")
+    requests = "Number(document.querySelector('#chunk-cube tbody td:nth-child(2)').textContent.replace(/,/g, ''))"
+    slide = "(() => {{ const s = document.querySelector('#chunk-cube input'); s.value = {0}; s.dispatchEvent(new Event('input')); }})()"
+    tab.evaluate(slide.format(500))
+    many = tab.evaluate(requests)
+    tab.evaluate(slide.format(1000))
+    assert tab.evaluate(requests) < many
+    assert tab.evaluate("document.querySelectorAll('#decide-front circle').length") >= 2
+    assert tab.faults() == []
+
+
+@pytest.mark.slow
+def test_the_switches_of_recipes_change_the_code(address: str, tab: Tab) -> None:
+    """A line for other stores or for public buckets loses its comment sign, and gets it back."""
+    tab.open(f"{address}/recipes-zarr.html", width=390)
+    tab.wait_until("!document.querySelector('form.switches').hidden")
+    code = "document.querySelector('.highlight pre').textContent"
+    tick = "document.querySelector('form.switches input[name=public]').click()"
+    before = tab.evaluate(code)
+    tab.evaluate(tick)
+    assert "\n    skip_signature=True" in tab.evaluate(code)
+    tab.evaluate(tick)
+    assert tab.evaluate(code) == before
+    assert tab.faults() == []

