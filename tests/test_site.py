@@ -409,3 +409,48 @@ def test_the_switches_of_recipes_change_the_code(address: str, tab: Tab) -> None
     tab.evaluate(tick)
     assert tab.evaluate(code) == before
     assert tab.faults() == []
+
+
+# What people type, and the page that answers it.
+SEARCHED = {
+    "latency": "what-transfers",
+    "bandwidth": "what-transfers",
+    "throughput": "cluster-scaling",
+    "speed-up": "symptoms",
+    "CPU": "method",
+    "prefetch": "recipes-services",
+    "egress": "how-decide-works",
+    "kerchunk": "recipes-hdf5",
+    "anon": "recipes-zarr",
+    "public bucket": "recipes-zarr",
+    "requester pays": "recipes-zarr",
+    "boto3": "recipes-hdf5",
+    "DataTree": "recipes-zarr",
+    "429": "symptoms-programs",
+    "SlowDown": "symptoms-programs",
+    "out of memory": "symptoms-programs",
+    "memory": "symptoms-programs",
+    "open_mfdataset": "recipes-hdf5",
+    "Icechunk": "recipes-hdf5",
+    "ICESat-2": "hdf5-drivers",
+    "GPU": "symptoms-programs",
+    "DataLoader": "recipes-services",
+    "xbatcher": "symptoms-programs",
+    "h5coro": "hdf5-drivers",
+    "earthaccess": "hdf5-drivers",
+}
+
+
+@pytest.mark.slow
+def test_the_search_finds_the_page_that_answers(address: str, tab: Tab) -> None:
+    """Each word that people type leads to its page, among others."""
+    missing = {}
+    for words, page in SEARCHED.items():
+        tab.open(f"{address}/search.html?q={words.replace(' ', '+')}", width=1280)
+        results = "[...document.querySelectorAll('#search-results li a')].map((a) => a.pathname)"
+        tab.wait_until("/finished|found|did not match/i.test(document.querySelector('#search-results .search-summary')?.textContent ?? '')")  # fmt: skip
+        time.sleep(0.3)  # results are listed one after the other
+        found = tab.evaluate(results)
+        if not any(path.endswith(f"/{page}.html") for path in found):
+            missing[words] = found
+    assert missing == {}
