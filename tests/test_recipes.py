@@ -380,7 +380,8 @@ def test_recipe_reads_what_was_written(title: str, world: World, tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "title", [title for title, blocks in RECIPES.items() if any(ANONYMOUS.search(b) for _, b in blocks)]
+    "title",
+    [title for title, blocks in RECIPES.items() if any(ANONYMOUS.search(b) for _, b in blocks)],
 )
 def test_recipe_of_a_public_bucket(title: str, world: World, tmp_path: Path) -> None:
     """With its lines for a public bucket a recipe reads the same without credentials."""
