@@ -7,7 +7,7 @@ interval too, for tables, ``|x`` the number as a factor, as in 13x, and ``|bar``
 factor, for a column of speed-ups; ``|verdict`` prints what was judged, and ``|unstable`` the dagger
 alone, where only the noise of the page is known.
 ``{claim}`key``` prints nothing where the claim holds of the results that are shown, and else says so;
-where these are the reference, it says so too where the claim does not hold in a second record.
+where these are the reference, it says so too where the claim does not hold in another record.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from helpers.plotting.tables import format_digits
 from wire.errors import UserError
 
 NOT_SO = "(not so in these results) "
-NOT_SO_AGAIN = "(not so in a second record) "
+NOT_SO_AGAIN = "(not so in another record) "
 NOT_DECIDED = "(not decided in these results) "
 
 

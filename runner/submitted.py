@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
+from helpers.again import SUBMITTER, read_author
 from helpers.benchmark.record import read_records
 from helpers.findings import SUFFIX as FINDINGS
 from helpers.findings import read_findings
@@ -25,8 +25,6 @@ from wire.untrusted import UntrustedFolder
 
 FOLDER = ROOT / "results" / "submitted"
 DIGESTS = "sha256.json"
-SUBMITTER = "submitter.json"
-"""File of a folder that names who measured."""
 SUFFIXES = (".csv", ".runs.json", FINDINGS)
 COLUMNS = ["by", "case", "machine", "store", "measured", "commit"]
 
@@ -146,11 +144,6 @@ def read_all(folder: Path = FOLDER) -> Submissions:
         except UserError as error:
             left_out.append(str(error))
     return Submissions(lines, left_out)
-
-
-def read_author(root: Path = ROOT) -> str:
-    """Read who makes the book: records that they submit are no records of others."""
-    return str(yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))["author"])
 
 
 def render(sent: Submissions, *, is_own: bool) -> str:

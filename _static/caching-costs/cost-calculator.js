@@ -108,7 +108,7 @@
     const neededGb = a.service_gb + (a.n_datasets * a.metadata_nbytes) / 1e9;
     const fitting = Math.max(oneProcessorGb, Math.ceil(10 * neededGb - 1e-9) / 10);
     const sizes = new Set([fitting, 10, ...(a.billing === "function" ? [a.memory_gb] : [])]);
-    const levers = [[`instances of ${a.instance_vcpus} processors and ${a.instance_gb} GB`, { ...a, billing: "instance" }]];
+    const levers = [[`instances of ${a.instance_vcpus} CPUs and ${a.instance_gb} GB`, { ...a, billing: "instance" }]];
     [...sizes].sort((x, y) => x - y).forEach((gb) => levers.push([`functions of ${gb} GB`, { ...a, billing: "function", memory_gb: gb }]));
     return levers;
   }
@@ -211,9 +211,31 @@
     rows.push(["mean time to make a tile (s)", ...costs.map((cost) => digits(cost.duration_s, 3))]);
     if (a.billing === "instance") rows.push(["instances", ...costs.map((cost) => String(cost.n_instances))]);
     const evens = OPTIONS.slice(1).map((option) => findBreakEven(a, p, option));
-    rows.push(["saves a twentieth over as shipped from (tiles/s)", "", ...evens.map((rate) => (rate === null ? "never" : digits(rate, 2)))]);
+    rows.push(["saves a twentieth over titiler's default from (tiles/s)", "", ...evens.map((rate) => (rate === null ? "never" : digits(rate, 2)))]);
     return makeTable("What it is made of", head, rows);
   }
+
+  // One bar for each option, with a part for each line of its bill; the table below has the numbers.
+  function drawBars(a, p, data) {
+    const costs = OPTIONS.map((option) => priceOption(a, p, option));
+    const most = Math.max(...costs.map((cost) => cost.usd));
+    const names = [...new Set(costs.flatMap((cost) => Object.keys(cost.lines)))].filter((name) => costs.some((cost) => cost.lines[name]));
+    const colour = (name) => `cc-part cc-part-${names.indexOf(name)}`;
+    const bars = costs.map((cost) => {
+      const parts = names.map((name) => {
+        const part = make("i", { class: colour(name) });
+        part.style.width = `${(100 * (cost.lines[name] || 0)) / most}%`;
+        return part;
+      });
+      return make("div", { class: "cc-bar" }, make("span", {}, data.names[cost.option]), make("span", { class: "cc-parts", "aria-hidden": "true" }, ...parts), make("b", {}, `${usd(cost.usd)} USD`));
+    });
+    const key = make("p", { class: "cc-key" }, ...names.map((name) => make("span", {}, make("i", { class: colour(name), "aria-hidden": "true" }), name)));
+    const caption = `A month billed by ${a.billing}: what each place of a cache costs, and what for.`;
+    return make("figure", { class: "cc-bars" }, ...bars, key, make("figcaption", {}, caption));
+  }
+
+  // What a reader knows of their own service; all else stays folded.
+  const FIRST = ["requests_per_s", "n_datasets", "ttl_s", "make_s", "open_s"];
 
   function start(root, data) {
     const results = make("div", { class: "cc-results" });
@@ -250,7 +272,9 @@
       history.replaceState(null, "", differs.length ? `#${new URLSearchParams(differs)}` : location.pathname);
       const { date, region } = data.sets[set.read()];
       status.textContent = `${describeLeast(a, p, data)} Prices of ${date}, ${region}, before discounts.`;
-      results.replaceChildren(showLevers(a, p, data), showOptions(a, p, data));
+      const tables = make("details", {}, make("summary", {}, "As tables"), showLevers(a, p, data), showOptions(a, p, data));
+      tables.open = results.querySelector("details")?.open || false;
+      results.replaceChildren(drawBars(a, p, data), tables);
     }
 
     const reset = make("button", { type: "button", class: "cc-reset" }, "Reset");
@@ -259,8 +283,10 @@
     const form = make("form", { class: "cc-form", "aria-label": "assumptions and prices" });
     form.addEventListener("submit", (event) => event.preventDefault());
     const group = (title, members, open) => make("details", open ? { open: "" } : {}, make("summary", {}, title), ...members);
-    form.append(reset, group("Computing and memory", assumed.slice(0, 5).map((one) => one.node), true), group("Load", assumed.slice(5, 11).map((one) => one.node), true));
-    form.append(group("Service, to be measured", assumed.slice(11).map((one) => one.node), true), group("Prices", [set, ...priced].map((one) => one.node), false));
+    const nodes = (controls) => controls.map((control) => control.node);
+    const isFirst = (control) => FIRST.includes(control.name);
+    form.append(reset, group("Your service", nodes(assumed.filter(isFirst)), true));
+    form.append(group("Everything else that is assumed", nodes(assumed.filter((control) => !isFirst(control))), false), group("Prices", nodes([set, ...priced]), false));
     readAddress();
     root.replaceChildren(make("div", { class: "cc-output" }, status, results), form);
     update();

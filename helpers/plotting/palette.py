@@ -66,7 +66,7 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "diskcache": Style("diskcache", RUST, "<"),
         "filecache": Style("fsspec filecache", RUST, "^"),
         "filecache-in-turn": Style("filecache, one at a time", RUST, "1"),
-        "as-shipped": Style("as shipped", PURPLE, "p"),
+        "as-shipped": Style("titiler's default", PURPLE, "p"),
         "lru-etag": Style("datasets by version", VIOLET, "P"),
         "redis-etag": Style("Redis by version", RUST, "*"),
         "lru-chunks": Style("chunks in the process", VIOLET, "X"),
@@ -77,7 +77,7 @@ _STYLES: Mapping[str, Mapping[str, Style]] = {
         "none": Style("no cache", CHARCOAL, "o"),
         "redis": Style("Redis", RUST, "v"),
         "cdn": Style("CDN and process", PURPLE, "p"),
-        "process": Style("in the process, as shipped", VIOLET, "s"),
+        "process": Style("in the process, titiler's default", VIOLET, "s"),
     },
     "access": {
         "series": Style("series", BLUE, "o"),

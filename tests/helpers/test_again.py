@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -16,11 +17,19 @@ FRONT = (ROOT / "pages" / "index.md").read_text(encoding="utf-8")
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two records of a case: a ratio that moved, one that was copied, and a claim that fails in one."""
-    for name, value, holds in (("REFERENCE", 2.0, True), ("AGAIN", 2.4, False)):
+    """Three records of a case: a ratio that moved, one that was copied, and a claim that fails in one."""
+    monkeypatch.setattr(again, "REFERENCE", tmp_path / "reference")
+    monkeypatch.setattr(again, "SUBMITTED", tmp_path / "submitted")
+    own = {"by": again.read_author()}
+    for name, by, value, holds in (
+        ("reference", own, 2.0, True),
+        ("submitted/again", own, 2.4, False),
+        ("submitted/later", own, 2.2, True),
+        ("submitted/other", {"by": "somebody else"}, 9.0, True),
+    ):
         path = tmp_path / name / "study" / "case.csv"
         path.parent.mkdir(parents=True)
-        monkeypatch.setattr(again, name, tmp_path / name)
+        (tmp_path / name / "submitter.json").write_text(json.dumps(by), encoding="utf-8")
         results = {
             "gain": Finding(value, value - 0.1, value + 0.1, n=5, quantity="a over b, read_s"),
             "copied": Finding(3.0, 2.9, 3.1, n=5, quantity="a over b, read_s"),
@@ -31,10 +40,10 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_ratio_has_an_interval_over_its_records(folders: Path) -> None:
-    """It holds both, of two records; what was copied, and what is no ratio, has none."""
+    """It holds all three that are ours; what was copied, and what is no ratio, has none."""
     assert again.list_measured_again() == ["study/case"]
     over = again.compare_over_records("study/case", "gain")
-    assert over is not None and over.n == 2 and over.low < 2.0 and over.high > 2.4
+    assert over is not None and over.n == 3 and over.low < 2.0 and over.high > 2.4
     for key in ("copied", "mb", "is-so", "absent"):
         assert again.compare_over_records("study/case", key) is None
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from helpers import again
 from helpers.benchmark.record import read_published
 from helpers.findings import Finding, read_findings, write_findings
 from helpers.paths import ROOT
@@ -490,7 +491,7 @@ def test_records_are_ours_by_who_measured_them(
     monkeypatch.setattr(submitted, "find_case", lambda title, site: case)
     write_record(case.result(".csv"), [make_row()])
     folder = tmp_path / "submitted"
-    for name, by in (("ada", ""), ("again", submitted.read_author())):
+    for name, by in (("ada", ""), ("again", again.read_author())):
         submitted.submit(name, [CASE], "laptop", measurer=by, folder=folder)
     sent = submitted.read_all(folder)
     own, others = (submitted.render(sent, is_own=is_own) for is_own in (True, False))

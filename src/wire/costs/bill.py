@@ -33,7 +33,7 @@ OPTIONS: tuple[Option, ...] = get_args(Option)
 """The baseline first: a cache in each process is what titiler.xarray ships with."""
 
 NAMES: Mapping[Option, str] = {
-    "process": "memory of each process (as shipped)",
+    "process": "memory of each process, titiler's default",
     "none": "no cache",
     "redis": "Redis",
     "cdn": "a CDN, then memory of each process",
@@ -50,7 +50,7 @@ STALE: Mapping[Option, str] = {
 Billing = Literal["instance", "function"]
 
 ONE_PROCESSOR_GB = 1.769
-"""Memory at which a function has one whole processor, all that a Python process can use; from AWS Lambda's guide."""
+"""Memory at which a function has one whole CPU, all that a Python process can use; from AWS Lambda's guide."""
 
 
 def _number(default: float, low: float, high: float, label: str) -> Any:
@@ -70,7 +70,7 @@ class Assumptions(BaseModel):
 
     billing: Billing = Field(default="instance", description="billing of computing")
     memory_gb: float = _number(1.8, 0.128, 10.24, "memory of a function (GB)")
-    instance_vcpus: float = _number(2, 1, 16, "processors of an instance, always on")
+    instance_vcpus: float = _number(2, 1, 16, "CPUs of an instance, always on")
     instance_gb: float = _number(8, 0.5, 120, "memory of an instance (GB)")
     service_gb: float = _number(1.1, 0.05, 100, "memory that a process needs without a cache (GB)")
     requests_per_s: float = _number(185, 1e-3, 1e5, "tiles requested a second, mean of a day")
@@ -83,8 +83,8 @@ class Assumptions(BaseModel):
     make_s: float = _number(0.43, 1e-3, 60, "time to make a tile from an open dataset (s)")
     open_s: float = _number(0.19, 0, 60, "time to open a dataset (s)")
     fetch_s: float = _number(0.018, 0, 60, "time to fetch an opened dataset from Redis (s)")
-    make_cpu_s: float = _number(0.18, 1e-4, 60, "processor time to make a tile (s)")
-    open_cpu_s: float = _number(0.023, 0, 60, "processor time to open a dataset (s)")
+    make_cpu_s: float = _number(0.18, 1e-4, 60, "CPU time to make a tile (s)")
+    open_cpu_s: float = _number(0.023, 0, 60, "CPU time to open a dataset (s)")
     open_gets: float = _number(7.8, 0, 1e4, "requests to the store to open a dataset")
     tile_gets: float = _number(0.75, 0, 1e4, "requests to the store for the chunks of a tile")
     metadata_nbytes: float = _number(49_000, 1e3, 1e9, "bytes of an opened dataset")
@@ -119,7 +119,7 @@ _GB = 1e9  # of memory
 HOURS_PER_MONTH = 720.0
 SECONDS_PER_MONTH = HOURS_PER_MONTH * 3600
 
-TARGET_UTILISATION = 0.7  # of an instance's processors in the busiest hour
+TARGET_UTILISATION = 0.7  # of an instance's CPUs in the busiest hour
 LIFETIME_S = 7200.0  # mean life of a process and of what it keeps
 N_EDGES = 10  # places of a CDN that share the requests
 REDIS_GB = 1.1  # usable memory of a cache.t3.small
@@ -238,7 +238,7 @@ def list_levers(assumptions: Assumptions) -> dict[str, Assumptions]:
     needed_gb = a.service_gb + a.n_datasets * a.metadata_nbytes / _GB
     fitting = max(ONE_PROCESSOR_GB, math.ceil(10 * needed_gb - 1e-9) / 10)
     sizes = {fitting, 10.0, *([a.memory_gb] if a.billing == "function" else [])}
-    machine = f"instances of {a.instance_vcpus:g} processors and {a.instance_gb:g} GB"
+    machine = f"instances of {a.instance_vcpus:g} CPUs and {a.instance_gb:g} GB"
     options = {machine: a.model_copy(update={"billing": "instance"})}
     for gb in sorted(sizes):
         changes = {"billing": "function", "memory_gb": gb}
@@ -252,7 +252,7 @@ def find_break_even(
     """Find the rate (tiles/s) from which on, to 10,000, an option saves what it is worth.
 
     None where it never does, and `LEAST_RATE` where it always does. Less than `LEAST_SAVING` of the bill of
-    the service as shipped is within the errors of any estimate.
+    titiler's default is within the errors of any estimate.
     """
 
     def saves(rate: float) -> bool:

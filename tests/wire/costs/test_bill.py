@@ -114,7 +114,7 @@ def test_defaults_are_what_the_published_case_took() -> None:
         ("cdn", "CDN requests", {}, 259.2),  # each request, held or not
         # by Little's law the published load at half a second is 92.5 functions of 432 USD
         ("none", "computing", {"requests_per_s": 185}, 92.5 * 10 * MONTH_S),
-        # one instance of 2 processors and 8 GB carries a fifteenth of one at work
+        # one instance of 2 CPUs and 8 GB carries a fifteenth of one at work
         ("none", "computing", {"billing": "instance"}, 7200),
         # 370 tiles a second at the peak, 0.28 s of a processor each, over 1.4 in use: 74
         ("none", "computing", {"billing": "instance", "requests_per_s": 185, "peak_ratio": 2, "make_cpu_s": 0.2, "open_cpu_s": 0.08}, 74 * 7200),
@@ -132,7 +132,7 @@ def test_line(option: Option, line: str, changes: dict[str, Any], expected: floa
 def test_billing_and_memory_come_before_a_cache() -> None:
     """They change the bill more than any cache does; right-sized functions hold what a process needs."""
     prices, levers = get_prices(), list_levers(Assumptions())
-    assert [*levers] == ["instances of 2 processors and 8 GB", "functions of 1.769 GB", "functions of 10 GB"]  # fmt: skip
+    assert [*levers] == ["instances of 2 CPUs and 8 GB", "functions of 1.769 GB", "functions of 10 GB"]  # fmt: skip
     usd = [[cost.usd for cost in compare_options(one, prices).values()] for one in levers.values()]
     within = max(max(row) / min(row) for row in usd)
     assert usd[2][0] / usd[0][0] > usd[2][0] / usd[1][0] > within > 1

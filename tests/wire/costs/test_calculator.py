@@ -133,7 +133,7 @@ def shows(tab: Tab, assumptions: Assumptions) -> None:
     """Wait until the page shows what Python computes."""
     for cost in compare_options(assumptions, get_prices()).values():
         told = json.dumps(write_usd(cost.usd))
-        tab.wait_until(f"document.querySelector('.cc-results')?.innerText.includes({told})")
+        tab.wait_until(f"document.querySelector('.cc-bars')?.innerText.includes({told})")
 
 
 @pytest.mark.slow
