@@ -8,8 +8,6 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from helpers.plotting.palette import CEILING_GREY
-
 OPEN_COLOUR, MAKE_COLOUR = "#56b4e9", "#e69f00"
 
 

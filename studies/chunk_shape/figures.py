@@ -1,4 +1,4 @@
-"""The figure of the study: each layout over ours."""
+"""The figures of the study: each layout over ours, and both accesses against the length of a chunk."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CEILING_GREY, find_style
+from studies.chunk_shape.layouts import OURS, RULES
 
 
 def draw_layouts(ax: Axes, table: pd.DataFrame) -> None:
@@ -30,3 +31,35 @@ def draw_layouts(ax: Axes, table: pd.DataFrame) -> None:
     ax.set(xscale="log", xlabel="time of an equal mix, over that in ours")
     number_axis(ax.xaxis)
     ax.legend(title="")
+
+
+def draw_crossing(ax: Axes, curves: pd.DataFrame, marks: pd.DataFrame) -> None:
+    """Draw the time of a series and of a slice against the steps that a chunk holds: the curves cross.
+
+    `curves` has `n_steps`, `series` and `slice`, predicted seconds in chunks of equal bytes; `marks`
+    has `layout`, `n_steps`, `access` and `p50_s`, measured in layouts whose bytes may differ.
+    """
+    words = {"series": "time series", "slice": "map"}
+    for access, word in words.items():
+        style = find_style(access, "access")
+        ax.plot(curves["n_steps"], curves[access], color=style.color, label=f"{word}, predicted")
+        part = marks[marks["access"] == access]
+        looks: dict[str, Any] = {"color": style.color, "label": f"{word}, measured"}
+        ax.plot(part["n_steps"], part["p50_s"], style.marker, **looks)
+    for (layout, n_steps), part in marks.groupby(["layout", "n_steps"]):
+        if layout in RULES:
+            continue  # they crowd around ours
+        is_ours = layout == OURS
+        height = float(part["p50_s"].min() if is_ours else part["p50_s"].max())
+        ax.annotate(
+            str(layout),
+            (float(n_steps), height),
+            xytext=(0, -14 if is_ours else 6),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    ax.set(xscale="log", yscale="log", xlabel="time steps in a chunk", ylabel="time of a read (s)")
+    for axis in (ax.xaxis, ax.yaxis):
+        number_axis(axis)
+    ax.legend(title="", loc="upper left", bbox_to_anchor=(1, 1), frameon=False)

@@ -16,6 +16,7 @@ from helpers.findings import Finding
 from helpers.plotting import tables
 from studies.chunk_shape.layouts import FOR_ONE_ACCESS, OURS, RULES
 from studies.chunk_shape.workload import leave_first
+from wire.models.access import Shape
 
 MIX = "equal mix"
 """What is judged, a column of `time_blocks`: the mean of a series and a slice, equally frequent."""
@@ -167,6 +168,16 @@ def tabulate_bias(blocks: pd.DataFrame, pooled: pd.DataFrame) -> pd.DataFrame:
     medians_ms = 1e3 * pooled.pivot(index=["medium", "contender"], columns="access", values="p50_s")
     names = {name: f"{name} (ms)" for name in ("series", "slice", "box")}
     return medians_ms.filter([*names]).rename(columns=names).join(table).sort_values("bias")
+
+
+def add_steps(pooled: pd.DataFrame, chunks: Mapping[str, Shape | None]) -> pd.DataFrame:
+    """Add to series and slices of Zarr how many time steps their chunks hold, for a figure.
+
+    `pooled` is the table of `prediction.compare_predicted`; `chunks` are the shapes by layout.
+    """
+    part = pooled[(pooled["medium"] == "zarr") & pooled["access"].isin(["series", "slice"])]
+    n_steps = {name: chunk[0] for name, chunk in chunks.items() if chunk is not None}
+    return part.assign(layout=part["contender"], n_steps=part["contender"].map(n_steps))
 
 
 def count_traffic(rows: pd.DataFrame) -> pd.DataFrame:

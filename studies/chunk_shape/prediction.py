@@ -183,12 +183,39 @@ def predict_defaults(stores: Mapping[Medium, Store], factors: Sequence[float]) -
 
 def _predict_mix(store: Store, shape: Shape, chunk: Shape) -> float:
     """Predict the mean time of a series and a slice in an object store."""
-    means = []
+    means = _predict_accesses(store, shape, chunk)
+    return sum(means.values()) / len(means)
+
+
+def _predict_accesses(store: Store, shape: Shape, chunk: Shape) -> dict[str, float]:
+    """Predict the mean time of a series and of a slice in an object store, by the name of the access."""
+    means = {}
     for access in layouts.make_accesses(shape)[:2]:
         boxes, _ = draw_hyperslabs(shape, access.extent, chunk, n_boxes=_N_DRAWN, seed=_SEED)
         counts = [astuple(count_object_io(box, chunk, None, shape)) for box in boxes]
-        means.append(float(np.mean(access_seconds(store, IoCounts(*np.asarray(counts).T)))))
-    return sum(means) / len(means)
+        means[access.name] = float(np.mean(access_seconds(store, IoCounts(*np.asarray(counts).T))))
+    return means
+
+
+def predict_proportions(store: Store, shape: Shape, chunk: Shape) -> pd.DataFrame:
+    """Predict each access in chunks of about as many elements as one, from flat ones to long ones.
+
+    Returns
+    -------
+    DataFrame
+        A row for each number of steps that a chunk may hold, as `n_steps`: `series` and `slice`,
+        mean seconds over boxes drawn at random. Planes of a chunk keep the proportions of the array's.
+    """
+    n_elements = math.prod(chunk)
+    lines = []
+    for n_steps in np.unique(np.geomspace(1, shape[0], 16).round().astype(int)):
+        share = min(math.sqrt(n_elements / n_steps / (shape[1] * shape[2])), 1.0)
+        plane = [min(max(1, round(share * n)), n) for n in shape[1:]]
+        if n_steps * math.prod(plane) > 2 * n_elements:
+            break  # a plane cannot be smaller than one element
+        candidate = (int(n_steps), *plane)
+        lines.append({"n_steps": int(n_steps), **_predict_accesses(store, shape, candidate)})
+    return pd.DataFrame(lines)
 
 
 def judge(table: pd.DataFrame) -> tuple[Interval, float]:

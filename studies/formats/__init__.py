@@ -25,6 +25,7 @@ STUDY = Study(
     name="formats",
     headline="fastest",
     by_name=("other-region", "rasters", "tables", "small", "large", "google", "counted"),
+    fragments={"formats-table.md": lazy_import("studies.formats.format_table", "render_table")},
     # what the published case asks for, scaled
     expect=lazy_import("helpers.cost_tables", "expect_like", "formats/in-region", count_work),
 )
