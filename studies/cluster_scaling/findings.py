@@ -26,11 +26,11 @@ TODAY, OF_2020 = "zarr-s3fs", "zarr-s3fs-one-get"
 NETCDF, OBSTORE = "netcdf-fsspec", "zarr-obstore"
 
 LIMITS = {
-    "latency": "time to the first byte",
-    "stream": "rate of one connection",
-    "shared link": "shared link",
-    "request rate": "rate of requests",
-    "processors": "processors",
+    "latency": "latency",
+    "stream": "bandwidth of a connection",
+    "shared link": "shared bandwidth",
+    "request rate": "request rate",
+    "processors": "CPUs",
 }
 """Bottlenecks, as prose calls them."""
 

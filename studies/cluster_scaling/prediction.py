@@ -84,6 +84,27 @@ def predict_curve(
     return pd.DataFrame(lines, columns=names)
 
 
+def list_walls(profile: Profile, *, chunk_mb: float, wire_over_array: float) -> dict[str, float]:
+    """List what all workers share, as MB/s of the array: the network's bandwidth and the rate of requests.
+
+    `chunk_mb` is of the array, in one request; `wire_over_array` is the bytes that pass the network
+    for one of the array. What a network does not limit is left out.
+
+    Examples
+    --------
+    >>> from wire.bed.networks import Profile
+    >>> shared = Profile("example", aggregate_mb_per_s=1000, requests_per_s=500)
+    >>> list_walls(shared, chunk_mb=4, wire_over_array=0.5)
+    {'bandwidth that all share': 2000.0, 'requests a second that all share': 2000}
+    """
+    walls = {}
+    if profile.aggregate_mb_per_s is not None:
+        walls["bandwidth that all share"] = profile.aggregate_mb_per_s / wire_over_array
+    if profile.requests_per_s is not None:
+        walls["requests a second that all share"] = profile.requests_per_s * chunk_mb
+    return walls
+
+
 def compare_predictions(rows: pd.DataFrame, expected: pd.DataFrame) -> pd.DataFrame:
     """Put predicted next to measured times: `relative_error` is predicted over measured, less 1."""
     measured = statistics.summarise(rows, ["contender", "n_workers"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from helpers.benchmark import statistics
 from helpers.benchmark.record import read_published
@@ -188,6 +191,48 @@ def draw_store(ax: Axes, panel: str, rows: pd.DataFrame, *, most: int = 9) -> No
     ax.set(xscale="log", yscale="log")
     for axis in (ax.xaxis, ax.yaxis):
         number_axis(axis)
+
+
+def add_key(fig: Figure, axes: Iterable[Axes]) -> None:
+    """Write one key below a figure of all panels: a published point, and each way of ours by its dashes."""
+    keys: dict[str, Any] = {"published": Line2D([], [], linestyle="", marker="o", color="0.3", markerfacecolor="none")}  # fmt: skip
+    for ax in axes:
+        for line in ax.get_lines():
+            label = str(line.get_label())
+            if line.get_linestyle() != "None" and label not in keys:
+                keys[label] = Line2D([], [], color="0.3", linestyle=line.get_linestyle())
+    fig.legend([*keys.values()], [*keys], loc="outside lower center", ncols=3, frameon=False)
+
+
+def draw_per_thread(axes: Sequence[Axes], rows: pd.DataFrame) -> None:
+    """Draw throughput of a thread, and time to read, against threads: published points hollow, ours lines.
+
+    `axes` are two. Times are over those of the fewest threads of each series, so arrays of any size
+    compare; dotted is linear scaling.
+    """
+    per_thread, runtime = axes
+    measured_names = {*rows["contender"]}
+    for panel, name in (("GCS Zarr", "zarr-2020"), ("GCS NetCDF", "netcdf-2020")):
+        style = find_style(panel, "store")
+        published = read_published("abernathey2020_figure_digitised").query("panel == @panel")
+        points = published.groupby("ncores")["throughput_mb_per_s"].median()
+        hollow: dict[str, Any] = {"markerfacecolor": "none", "color": style.color, "label": f"{panel}, published"}  # fmt: skip
+        per_thread.plot(points.index, points / points.index, style.marker, **hollow)
+        runtime.plot(points.index, points.iloc[0] / points, style.marker, **hollow)
+        if name in measured_names:
+            own = rows[rows["contender"] == name].groupby("concurrency")
+            rates = own["throughput_mb_per_s"].median()
+            line: dict[str, Any] = {"color": style.color, "marker": style.marker, "label": f"{SOURCES[name].label}, ours"}  # fmt: skip
+            per_thread.plot(rates.index, rates / rates.index, **line)
+            runtime.plot(rates.index, rates.iloc[0] / rates, **line)
+    threads = np.array([1.0, 512.0])
+    runtime.plot(threads, 2 / threads, ":", color="0.5", label="linear, from two threads")
+    per_thread.set(ylabel="throughput of a thread (MB/s)")
+    runtime.set(ylabel="time to read, over that of the fewest")
+    for ax in axes:
+        ax.set(xscale="log", yscale="log", xlabel="threads")
+        for axis in (ax.xaxis, ax.yaxis):
+            number_axis(axis)
 
 
 def draw_formats(ax: Axes, rows: pd.DataFrame) -> None:
