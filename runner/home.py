@@ -1,4 +1,4 @@
-"""The four small pictures of the first page, one a finding, drawn at the build from what cases found."""
+"""The small pictures of the first page, drawn at the build from what cases found and others published."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.figure import Figure
 
+from helpers.benchmark.record import read_published
 from helpers.findings import Finding
 from helpers.plotting import palette
+from runner.published import NEAR
 
 Read = Callable[[str], Mapping[str, Finding]]
 """From a case to what it found, of the results that the book shows."""
@@ -97,7 +100,43 @@ def _draw_tiles(read: Read) -> Figure:
     return fig
 
 
-_PICTURES = {"hdf5": _draw_hdf5, "zarr": _draw_zarr, "chunks": _draw_chunks, "tiles": _draw_tiles}
+_SOURCES = {
+    "abernathey2021": "Abernathey",
+    "green2022": "Green",
+    "nsidc2024": "NSIDC",
+    "developmentseed2023": "Development Seed",
+    "rew2013": "Rew",
+    "earthmover2025": "Earthmover",
+}
+
+
+def _draw_trust(_read: Read) -> Figure:
+    """Draw published ratios of times and ours, on the diagonal where both agree; a band is a factor of `NEAR`. Ratios beyond thirty are outside."""
+    ratios = read_published("against-real")
+    fig = Figure(figsize=(7.2, 3.2), layout="constrained")
+    ax = fig.subplots()
+    ends = np.array([0.03, 30.0])
+    ax.plot(ends, ends, color=palette.CHARCOAL, linewidth=1)
+    ax.fill_between(ends, ends / NEAR, ends * NEAR, color=palette.CHARCOAL, alpha=0.15, linewidth=0)
+    for (source, part), marker in zip(ratios.groupby("source", sort=False), "osD^vP", strict=False):
+        ax.plot(part["published"], part["ours"], marker, alpha=0.7, label=_SOURCES[str(source)])
+    ax.set(
+        xscale="log", yscale="log", xlabel="ratio of times, published", ylabel="the same ratio here"
+    )
+    ax.set(xlim=ends, ylim=ends)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    return fig
+
+
+_PICTURES = {
+    "hdf5": _draw_hdf5,
+    "zarr": _draw_zarr,
+    "chunks": _draw_chunks,
+    "tiles": _draw_tiles,
+    "trust": _draw_trust,
+}
 
 
 def draw_pictures(read: Read) -> Mapping[str, Callable[[], str]]:
