@@ -110,9 +110,9 @@ def group_panels(ratios: pd.DataFrame) -> dict[str, pd.DataFrame]:
     ratios = ratios.assign(at=ratios["at"].fillna("").astype(str))
     n_places = ratios.groupby(["what", "over"])["at"].transform("nunique")
     is_alone = n_places == 1
-    what, over = ratios["what"].map(spell), ratios["over"].map(spell)
-    titles = what.where(~is_alone, "") + " over " + over
-    labels = what.where(is_alone, ratios["at"].map(spell))
+    compared, over = ratios["what"].map(spell), ratios["over"].map(spell)
+    titles = compared.where(~is_alone, "") + " over " + over
+    labels = compared.where(is_alone, ratios["at"].map(spell))
     sizes = pd.to_numeric(ratios["at"], errors="coerce").fillna(0)
     ratios = ratios.assign(title=titles.str.strip(), label=labels, size=sizes)
     return {
@@ -218,11 +218,28 @@ def draw_claims(
         ):
             verdict = judge_case(claim, answer)
             shown[verdict] = None
-            low, high = (end if math.isfinite(end) else answer.value for end in (answer.low, answer.high))  # fmt: skip
-            ends = [[(answer.value - max(low, answer.value / 1e3)) / scale], [(high - answer.value) / scale]]  # fmt: skip
-            ax.errorbar([answer.value / scale], [place + shift], xerr=ends, fmt="o", color=VERDICT_COLOURS[verdict])  # fmt: skip
+            low, high = (
+                end if math.isfinite(end) else answer.value for end in (answer.low, answer.high)
+            )
+            ends = [
+                [(answer.value - max(low, answer.value / 1e3)) / scale],
+                [(high - answer.value) / scale],
+            ]
+            ax.errorbar(
+                [answer.value / scale],
+                [place + shift],
+                xerr=ends,
+                fmt="o",
+                color=VERDICT_COLOURS[verdict],
+            )
         numbers = " ".join(format_digits(answer.value, n=2) for answer in drawn[:1])
-        ax.annotate(f"{format_digits(scale, n=2)} \N{RIGHTWARDS ARROW} {numbers}", (1.01, place), xycoords=("axes fraction", "data"), va="center", fontsize=8)  # fmt: skip
+        ax.annotate(
+            f"{format_digits(scale, n=2)} \N{RIGHTWARDS ARROW} {numbers}",
+            (1.01, place),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8,
+        )
     labels = ["\n".join(textwrap.wrap(claims[name].says, 52)) for name in names]
     ax.set_yticks(range(len(names)), labels, fontsize=8)
     ax.axvline(1, color="black", linewidth=1)

@@ -18,7 +18,12 @@ from runner.published import NEAR
 Read = Callable[[str], Mapping[str, Finding]]
 """From a case to what it found, of the results that the book shows."""
 
-_SHOWN = {"new": palette.GREEN, "old picture": palette.RUST, "wrong picture": palette.RED, "error": palette.CHARCOAL}  # fmt: skip
+_SHOWN = {
+    "new": palette.GREEN,
+    "old picture": palette.RUST,
+    "wrong picture": palette.RED,
+    "error": palette.CHARCOAL,
+}
 _CACHES = {
     "as-shipped": "titiler's default",
     "lru-chunks": "chunk cache",

@@ -34,7 +34,13 @@ def draw_tiles(requests: pd.DataFrame, names: Mapping[str, str], caches: Sequenc
         part = table.loc[dataset].reindex(list(caches)[::-1])
         labels = [names[cache] for cache in part.index]
         ax.barh(labels, part["open_s"], color=OPEN_COLOUR, label="open the dataset")
-        ax.barh(labels, part["make_s"], left=part["open_s"], color=MAKE_COLOUR, label="fetch chunks, decode and draw")  # fmt: skip
+        ax.barh(
+            labels,
+            part["make_s"],
+            left=part["open_s"],
+            color=MAKE_COLOUR,
+            label="fetch chunks, decode and draw",
+        )
         ax.plot(part["cpu_s"], labels, "|", color="black", markersize=9, label="CPU time of both")
         ax.set(title=dataset, xlim=(0, None))
         ax.grid(visible=False, axis="y")

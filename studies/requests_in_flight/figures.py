@@ -27,9 +27,20 @@ def draw_map(ax: Axes, table: pd.DataFrame, chosen: str | None) -> None:
         column = cells.columns.get_loc(line["concurrency"])
         corner = (column - 0.5, row - 0.5)
         if line["refused"] > 0 or line["is_over_rate"]:
-            ax.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="///", edgecolor="0.55", linewidth=0))  # fmt: skip
+            ax.add_patch(
+                Rectangle(corner, 1, 1, fill=False, hatch="///", edgecolor="0.55", linewidth=0)
+            )
         if name == chosen:
-            ax.add_patch(Rectangle((corner[0] + 0.04, corner[1] + 0.04), 0.92, 0.92, fill=False, edgecolor="#d55e00", linewidth=3))  # fmt: skip
+            ax.add_patch(
+                Rectangle(
+                    (corner[0] + 0.04, corner[1] + 0.04),
+                    0.92,
+                    0.92,
+                    fill=False,
+                    edgecolor="#d55e00",
+                    linewidth=3,
+                )
+            )
         text = f"{format_digits(line['share'])} %"
         if line["refused"] > 0:
             text += f"\nrefused {format_digits(line['refused'])} %"

@@ -12,6 +12,9 @@ import pytest
 from helpers.benchmark import statistics
 from studies.chunk_shape import findings, prediction
 from studies.chunk_shape.layouts import RULES
+from wire.bed.networks import get_profile
+from wire.models.access import Store
+from wire.models.transfer import network_of
 
 RULE = RULES[0]
 ACCESSES = ("series", "slice", "box")
@@ -114,3 +117,26 @@ def test_traffic_is_counted_by_the_box() -> None:
     found = findings.count_traffic(rows)
     assert found["requests"]["series"].tolist() == [5.0, 3.0]
     assert found["over_read"]["series"].tolist() == [3.0, 2.0]
+
+
+def test_long_chunks_suit_time_series_and_flat_ones_maps() -> None:
+    """At equal bytes the predicted time of one falls with the length of a chunk, and that of the other rises."""
+    store = Store(network_of(get_profile("in-region")), 10)
+    curves = prediction.predict_proportions(store, (2000, 40, 50), (200, 20, 25))
+    assert list(curves.columns) == ["n_steps", "series", "slice"]
+    assert curves["series"].iloc[0] > 3 * curves["series"].iloc[-1]
+    assert curves["slice"].iloc[-1] > 3 * curves["slice"].iloc[0]
+
+
+def test_marks_are_of_series_and_slices_of_zarr() -> None:
+    """With the steps that their chunks hold."""
+    pooled = pd.DataFrame(
+        [
+            ("zarr", "ours", "series", 1.0),
+            ("zarr", "ours", "box", 1.0),
+            ("hdf5", "ours", "slice", 1.0),
+        ],
+        columns=["medium", "contender", "access", "p50_s"],
+    )
+    marks = findings.add_steps(pooled, {"ours": (30, 2, 2), "contiguous": None})
+    assert marks[["layout", "n_steps"]].to_numpy().tolist() == [["ours", 30]]
