@@ -53,7 +53,7 @@ def draw_crossing(ax: Axes, curves: pd.DataFrame, marks: pd.DataFrame) -> None:
         height = float(part["p50_s"].min() if is_ours else part["p50_s"].max())
         ax.annotate(
             str(layout),
-            (float(n_steps), height),
+            (float(str(n_steps)), height),
             xytext=(0, -14 if is_ours else 6),
             textcoords="offset points",
             ha="center",

@@ -13,7 +13,7 @@ from helpers.benchmark.record import read_records
 from helpers.benchmark.statistics import measured
 from helpers.paths import ROOT
 from helpers.plotting.tables import format_digits
-from studies.formats.workload import FORMAT_READERS
+from studies.formats.readers import FORMAT_READERS
 
 REFERENCE = ROOT / "results" / "reference" / "formats"
 CASES: Mapping[str, str] = {

@@ -23,8 +23,8 @@ def draw_map(ax: Axes, table: pd.DataFrame, chosen: str | None) -> None:
     cells = table.pivot(index="threads", columns="concurrency", values="share")
     ax.imshow(cells.to_numpy(float), cmap="Blues", vmin=0, vmax=100, aspect="auto")
     for name, line in table.iterrows():
-        row = cells.index.get_loc(line["threads"])
-        column = cells.columns.get_loc(line["concurrency"])
+        row = [*cells.index].index(line["threads"])
+        column = [*cells.columns].index(line["concurrency"])
         corner = (column - 0.5, row - 0.5)
         if line["refused"] > 0 or line["is_over_rate"]:
             ax.add_patch(
