@@ -26,7 +26,7 @@ STUDY = Study(
         "other-clouds": "gcsfs-over-blocks",
         "share-of-file": "crossing-virtual-10",
     },
-    by_name=("two-drivers", "other-clouds", "share-of-file"),
+    by_name=("two-drivers", "other-clouds", "share-of-file", "all-ways"),
     # what the published case asks for, scaled
     expect=lazy_import("helpers.cost_tables", "expect_like", "hdf5-drivers/granule", count_work),
 )
