@@ -25,9 +25,11 @@ RATIOS = {
 
 
 def add_peaks(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the measured rows with `peak_nbytes`, the peak of a read above what its process held before."""
+    """Return the measured rows with `peak_nbytes` and `n_files`, peaks of a read above what its process held before."""
     part = statistics.measured(rows)
-    return part.assign(peak_nbytes=trace_of(part)["peak_nbytes"].astype(float))
+    trace = trace_of(part)
+    columns = {name: trace[name].astype(float) for name in ("peak_nbytes", "n_files")}
+    return part.assign(**columns)
 
 
 def _select_originals(rows: pd.DataFrame) -> pd.DataFrame:
@@ -38,13 +40,14 @@ def _select_originals(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_peaks(rows: pd.DataFrame) -> pd.DataFrame:
-    """Tabulate medians by way: MB asked for, MB moved, MB at the peak, and the peak over what is asked for."""
+    """Tabulate medians by way: MB asked for, MB moved, MB at the peak, the peak over what is asked for, and open files."""
     grouped = _select_originals(rows).groupby("contender", sort=False)
     table = grouped[["array_nbytes", "wire_nbytes", "peak_nbytes"]].median() / 1e6
     table["times"] = table["peak_nbytes"] / table["array_nbytes"]
-    table.index = pd.Index([WAYS[name].label for name in table.index], name="way")
-    heads = ["asked for (MB)", "moved (MB)", "peak (MB)", "peak over asked for"]
-    return table.set_axis(heads, axis=1)
+    table["files"] = grouped["n_files"].median().to_numpy()
+    heads = ["asked for (MB)", "moved (MB)", "peak (MB)", "peak over asked for", "open files"]
+    labels = pd.Index([WAYS[str(name)].label for name in table.index], name="way")
+    return table.set_axis(heads, axis=1).set_axis(labels, axis=0)
 
 
 def find_peaks(rows: pd.DataFrame) -> dict[str, Finding]:
@@ -52,6 +55,7 @@ def find_peaks(rows: pd.DataFrame) -> dict[str, Finding]:
     findings = {}
     for name, part in _select_originals(rows).groupby("contender", sort=False):
         findings[f"{name}-mb"] = _name_unit(median_interval(part["peak_nbytes"] / 1e6))
+        findings[f"{name}-files"] = Finding(float(part["n_files"].median()))
         findings[f"{name}-asked-mb"] = Finding(float(part["array_nbytes"].iloc[0]) / 1e6, unit="MB")
         findings[f"{name}-moved-mb"] = Finding(float(part["wire_nbytes"].median()) / 1e6, unit="MB")
     return findings

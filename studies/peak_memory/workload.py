@@ -137,12 +137,13 @@ class PeakRead(Steps):
         return f"xxh3 of {self.way.asked}"
 
     def collect(self) -> Mapping[str, Traced]:
-        """Count the requests, and pass on the peak."""
+        """Count the requests, and pass on the peak and the open files."""
         counts = count_requests(self.testbed.take_trace())
         return {
             "n_requests": counts["n_requests"],
             "wire_nbytes": counts["wire_nbytes"],
             "peak_nbytes": self._answer.get("peak_nbytes", 0),
+            "n_files": self._answer.get("n_files", 0),
         }
 
 

@@ -58,9 +58,19 @@ def test_other_values_are_refused(place: tuple[StoredArray, Testbed]) -> None:
 def test_a_peak_is_set_back_before_the_read() -> None:
     """What the process held and let go before does not count; what the read let go does."""
     np.ones(40_000_000).sum()  # 320 MB
-    peak_nbytes, values = measure_peak(lambda: np.ones(10_000_000)[:10].astype(np.float32))
-    assert values.nbytes == 40
+    peak_nbytes, n_files, values = measure_peak(lambda: np.ones(10_000_000)[:10].astype(np.float32))
+    assert values.nbytes == 40 and n_files == 0
     assert 70e6 < peak_nbytes < 200e6
+
+
+def test_connections_count_as_open_files(place: tuple[StoredArray, Testbed]) -> None:
+    """More concurrent requests hold more of them."""
+    counts = {}
+    for name in ("shard-ranges", "whole-10"):
+        steps = PeakRead(name, *place)
+        steps.prepare()
+        counts[name] = steps.read(None)["n_files"]
+    assert counts["whole-10"] > counts["shard-ranges"] > 0
 
 
 def test_peaks_are_compared_within_blocks() -> None:
