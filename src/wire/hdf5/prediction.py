@@ -92,6 +92,8 @@ class FileCache:
 
     name: str  # as in `cache_type`
     block_nbytes: int
+    n_blocks: int = 32  # that a cache of blocks keeps, by default as many as fsspec's
+    part_nbytes: int = 0  # of the requests in which a block is fetched, in turn; 0: one request
 
     def answer(self, reads: Sequence[Read], file_nbytes: int) -> list[list[Read]]:
         """Let the cache answer each read, and note what it fetches."""
@@ -99,11 +101,14 @@ class FileCache:
 
         def fetch(start: int, stop: int) -> bytes:
             stop = min(stop, file_nbytes)
-            if start < stop:
-                requests.append(Read(start, stop - start, is_ahead=background.is_ahead))
+            part = self.part_nbytes or max(stop - start, 1)
+            for offset in range(start, stop, part):
+                nbytes = min(part, stop - offset)
+                requests.append(Read(offset, nbytes, is_ahead=background.is_ahead))
             return _zeros(max(0, stop - start))
 
-        cache: Any = caches[self.name](self.block_nbytes, fetch, file_nbytes)
+        kept = {"maxblocks": self.n_blocks} if self.name == "blockcache" else {}
+        cache: Any = caches[self.name](self.block_nbytes, fetch, file_nbytes, **kept)
         if hasattr(cache, "_thread_executor"):
             cache._thread_executor.shutdown()
             cache._thread_executor = background
@@ -178,13 +183,16 @@ class ReadMethod:
     kind: Literal["file object", "whole", "references"] = "file object"
     cache_type: str = "blockcache"  # cache of the file object, as fsspec names it
     block_nbytes: int = 8 * MIB  # bytes of its blocks, or that it reads ahead; of a range, if whole
+    n_blocks: int = 32  # that a cache of blocks keeps
+    part_nbytes: int = 0  # of the requests in which a block is fetched, in turn; 0: one request
     page_buffer_nbytes: int = 0  # HDF5's, at least a page, where file space is paged
     in_flight: int = 1  # requests that it keeps in flight
     program: Literal["h5py", "xarray"] = "h5py"  # what opens the file object
 
     def caches(self, layout: FileLayout) -> list[FileCache | PageBuffer]:
         """Give the caches between the library and the network, for a file."""
-        caches: list[FileCache | PageBuffer] = [FileCache(self.cache_type, self.block_nbytes)]
+        blocks = FileCache(self.cache_type, self.block_nbytes, self.n_blocks, self.part_nbytes)
+        caches: list[FileCache | PageBuffer] = [blocks]
         if (page := layout.page_nbytes) and self.page_buffer_nbytes:  # it holds a page at least
             caches.insert(0, PageBuffer(page, max(self.page_buffer_nbytes, page)))
         return caches
@@ -202,8 +210,18 @@ XARRAY = ReadMethod("xarray by URL", block_nbytes=4 * MIB, program="xarray")
 XARRAY_DEFAULT = replace(DEFAULT, name="xarray over s3fs.open", program="xarray")
 """``xarray.open_dataset(s3fs.open(path), engine="h5netcdf")``."""
 
-ROS3 = ReadMethod("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB)
-"""HDF5's own S3 driver, nothing set: it keeps blocks of 16 MiB, and of paged files 64 MiB of pages."""
+ROS3 = ReadMethod(
+    "ROS3",
+    block_nbytes=16 * MIB,
+    n_blocks=8,
+    part_nbytes=8 * MIB,
+    page_buffer_nbytes=64 * MIB,
+)
+"""HDF5's own S3 driver, nothing set: eight blocks of 16 MiB, and of paged files 64 MiB of pages.
+
+As `HDF5_ROS3_VFD_DEFAULT_BLOCK_SIZE` and `_BLOCK_CACHE_SIZE` of HDF5 2.2 say; its client, aws-c-s3,
+fetches a block in parts of 8 MiB.
+"""
 
 BLOCKS = ReadMethod("blocks of 8 MiB", page_buffer_nbytes=16 * MIB)
 """Blocks and a page buffer, as published advice has them."""

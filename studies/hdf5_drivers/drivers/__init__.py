@@ -27,7 +27,7 @@ from helpers.registry import Registry, leave_out
 from studies.hdf5_drivers.ros3 import ABSENT, find_python, start_ros3
 from wire.bed.locations import Location
 from wire.clients import CLIENTS
-from wire.hdf5.prediction import BLOCKS, DEFAULT, MIB, XARRAY, ReadMethod, choose_earthaccess
+from wire.hdf5.prediction import BLOCKS, DEFAULT, MIB, ROS3, XARRAY, ReadMethod, choose_earthaccess
 
 Values = list[NDArray[Any]]
 
@@ -312,8 +312,8 @@ DRIVERS.register(
         name="ros3",
         label="ROS3, default",
         marker="<",
-        description="HDF5's own S3 driver, nothing set: blocks of 16 MiB and a page buffer of 64 MiB",
-        method=ReadMethod("ROS3", block_nbytes=16 * MIB, page_buffer_nbytes=64 * MIB),
+        description="HDF5's own S3 driver, nothing set: eight blocks of 16 MiB and a page buffer of 64 MiB",
+        method=ROS3,
     ),
     Driver(
         **_ROS3,

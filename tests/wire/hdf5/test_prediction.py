@@ -28,6 +28,7 @@ from wire.hdf5.prediction import (
     BLOCKS,
     DEFAULT,
     MIB,
+    ROS3,
     XARRAY,
     FileCache,
     PageBuffer,
@@ -49,7 +50,13 @@ WAYS = {
     "fsspec-tuned": BLOCKS,
     "obstore-whole": ReadMethod("whole", "whole", in_flight=10),
     "references": ReadMethod("references", "references", in_flight=10),
+    "references-64": ReadMethod("references", "references", in_flight=64),
+    "ros3": ROS3,
+    "ros3-blocks": BLOCKS,
+    "ros3-tuned": ReadMethod("no blocks", cache_type="none", page_buffer_nbytes=16 * MIB),
 }
+FILES = {"all-ways": "granule"}
+"""Cases that read the file of another."""
 
 
 def read_layouts() -> dict[tuple[str, str], FileLayout]:
@@ -71,7 +78,7 @@ def read_layouts() -> dict[tuple[str, str], FileLayout]:
     return found
 
 
-@pytest.mark.parametrize("case", ["granule", "layouts"])
+@pytest.mark.parametrize("case", ["granule", "layouts", "all-ways"])
 def test_committed_records_are_met(case: str) -> None:
     """Every way on every layout, of three variables and of one: 15 % in seconds, 30 below 2 s, 5 % in bytes."""
     layouts = read_layouts()
@@ -80,7 +87,7 @@ def test_committed_records_are_met(case: str) -> None:
     assert len(rows.groupby(["contender", "point"])) >= 10
     for (name, point), part in rows.groupby(["contender", "point"]):
         at = json.loads(point)
-        layout = layouts[case, at["layout"]]
+        layout = layouts[FILES.get(case, case), at["layout"]]
         if at["task"] == "one variable":
             layout = replace(layout, read=layout.read[:1], decode_s=layout.decode_s / 5)
         way = WAYS[name] if name in WAYS else choose_earthaccess(layout.file_nbytes)
@@ -227,3 +234,13 @@ def test_page_buffer_asks_for_what_hdf5_asks_for(n_pages: int, tmp_path: Path) -
     buffer = PageBuffer(16384, buffer_nbytes)
     asked = chain(*read_through([buffer], reads, layout.file_nbytes))
     assert [one[:2] for one in asked] == [one[:2] for one in log.reads]
+
+
+def test_a_block_leaves_when_as_many_are_kept_and_comes_in_parts() -> None:
+    """As ROS3 has it: eight blocks of 16 MiB, each in two requests; a ninth block makes the first come again."""
+    cache = FileCache("blockcache", 16, n_blocks=2, part_nbytes=8)
+    answers = cache.answer([Read(0, 1), Read(1, 1), Read(16, 1), Read(32, 1), Read(0, 1)], 44)
+    fetched = [[(request.offset, request.nbytes) for request in part] for part in answers]
+    again = [(0, 8), (8, 8)]
+    assert fetched == [again, [], [(16, 8), (24, 8)], [(32, 8), (40, 4)], again]
+    assert ROS3.n_blocks * ROS3.block_nbytes == 128 * MIB
