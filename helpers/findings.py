@@ -238,6 +238,8 @@ def format_finding(result: Finding | None, spec: str = "", *, noise: float = mat
     '13x'
     >>> format_finding(Finding(verdict="zarr-obstore"), "verdict")
     'zarr-obstore'
+    >>> format_finding(Finding(1.02, verdict="indistinguishable"), "verdict")
+    'about the same'
     >>> format_finding(Finding(1.5, noise=0.01), "unstable", noise=0.2)
     ''
     >>> format_finding(Finding(1.5), "unstable", noise=0.2) == UNSTABLE_MARK
@@ -250,7 +252,7 @@ def format_finding(result: Finding | None, spec: str = "", *, noise: float = mat
     if result is None:
         return "not measured here"
     if spec == "verdict":
-        return result.verdict
+        return "about the same" if result.verdict == "indistinguishable" else result.verdict
     if spec == "count" and result.value.is_integer():
         return f"{result.value:,.0f}"
     if spec in ("x", "bar"):
