@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import yaml
 
+from helpers.parameters import write_table as write_markdown_table
 from helpers.paths import ROOT
 from studies.request_jumps.findings import (
     YEARS,
@@ -150,13 +151,16 @@ def _read_news() -> tuple[list[MeasuredAccess], list[News]]:
     return accesses, list_news(accesses)
 
 
+NEWS_HEADS = ("release", "what changed", "in the same region", "what takes it back")
+
+
 def write_news(n_most: int = 12) -> str:
-    """Write the newest jumps as a list in Markdown, a line each; a record without jumps has none."""
+    """Write the newest jumps as a table in Markdown, a row each; a record without jumps has none."""
     _, news = _read_news()
     dated = [entry for entry in news if entry.released]
     if not dated:
         return "No jump is in the records.\n"
-    return "\n".join(_write_entry(entry) for entry in dated[:n_most]) + "\n"
+    return write_markdown_table(NEWS_HEADS, [_describe_entry(entry) for entry in dated[:n_most]])
 
 
 def write_headlines(n_most: int = 3) -> str:
@@ -172,31 +176,28 @@ def write_headlines(n_most: int = 3) -> str:
     return "\n".join(lines or ["No jump is in the records."]) + "\n"
 
 
-def _write_entry(entry: News) -> str:
+def _describe_entry(entry: News) -> tuple[str, str, str, str]:
+    """Describe a jump in the cells of a row."""
     jump = entry.jump
     after = jump.after
     layout = LAYOUTS.get(after.layout, after.layout)
     changes = ", ".join(describe_change(jump, count) for count in (*jump.more, *jump.less)[:1])
-    parts = [
-        f"- **{entry.release}** ({entry.released:%d %B %Y})."
-        f" {after.client}, {after.access} of {layout}: {changes}{_write_seconds(jump)}."
-    ]
+    release = f'<a href="#{jump.name}">{entry.release}</a>, {entry.released:%B %Y}'
+    what = [f"{after.client}, {after.access} of {layout}: {changes}."]
+    back = ""
     if entry.explanation:
-        parts.append(entry.explanation.because)
+        what.append(entry.explanation.because)
+        what += [f"[Source]({link})." for link in entry.explanation.links[:1]]
         if entry.line:
-            parts.append(f"Take it back with `{entry.line}`{_write_count(entry)}.")
-        parts += [f"[Source]({link})." for link in entry.explanation.links[:1]]
+            back = f"`{entry.line}`{_write_count(entry)}"
     if entry.smaller:
-        parts.append(f"Other accesses: {len(entry.smaller)}.")
-    parts.append(f'<a href="#{jump.name}">Row</a>.')
-    return " ".join(parts)
+        what.append(f"Other accesses: {len(entry.smaller)}.")
+    return release, " ".join(what), _write_seconds(jump), back
 
 
 def _write_seconds(jump: Jump) -> str:
     before, after = (access.seconds(IN_REGION) for access in (jump.before, jump.after))
-    if not (before and after):
-        return ""
-    return f", {_digits(before)} to {_digits(after)} s in the same region"
+    return f"{_digits(before)} to {_digits(after)} s" if before and after else ""
 
 
 def _write_count(entry: News) -> str:
