@@ -22,7 +22,7 @@ from wire.errors import UserError
 # emulated networks by the case that reads over each, and s3fs as it was on S3 and as it is today
 _FAKES = {
     "our proxy": "many-requests",
-    "our proxy, processors charged": "real-s3",
+    "our proxy, CPU time counted": "real-s3",
     "a fixed delay": "fixed-delay",
     "one pipe": "one-pipe",
 }
