@@ -48,6 +48,9 @@ PUBLISHED_NAMES: Mapping[str, str] = {
     "layout == 'contiguous time slowest'": "contiguous, time slowest",
 }
 """What readers call what tables of the sources name by a column or a condition."""
+_MOST_LABELS = 10  # below a panel; of more places only their number is written
+SMALL = 9.5
+"""Points of the smallest letters, which a phone shows 9 px high: 34 rem for 7.6 inches."""
 
 
 def spell(name: str) -> str:
@@ -76,13 +79,13 @@ def draw_strip(ratios: pd.DataFrame) -> Figure:
     panels = group_panels(ratios)
     n_columns = min(len(panels), 4)
     n_rows = math.ceil(len(panels) / n_columns)
-    size = (7.6, 0.7 + 2.1 * n_rows)
+    size = (7.6, 0.7 + n_rows * max(2.1, 1.6 + max(map(_find_label_height, panels.values()))))
     fig, axes = plt.subplots(
         n_rows, n_columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
     )
     for ax, (title, part) in zip(axes.flat, panels.items(), strict=False):
         _draw_pairs(ax, part)
-        ax.set_title("\n".join(textwrap.wrap(title, 22)), fontsize=9)
+        ax.set_title("\n".join(textwrap.wrap(title, 19)), fontsize=SMALL)
     for ax in list(axes.flat)[len(panels) :]:
         ax.set_visible(False)
     for ax in axes[:, 0]:
@@ -121,6 +124,21 @@ def group_panels(ratios: pd.DataFrame) -> dict[str, pd.DataFrame]:
     }
 
 
+def _find_angle(labels: Sequence[str]) -> int:
+    """Find the degrees by which labels below an axis are turned: the more there are, the steeper."""
+    if max(map(len, labels)) <= 3:
+        return 0
+    return 90 if len(labels) > 5 else 40
+
+
+def _find_label_height(part: pd.DataFrame) -> float:
+    """Find the inches that the labels of a panel take below its axis."""
+    if len(part) > _MOST_LABELS:
+        return 0.2
+    longest = max(map(len, part["label"]))
+    return 0.08 * longest * math.sin(math.radians(_find_angle([*part["label"]])))
+
+
 def _draw_pairs(ax: Axes, part: pd.DataFrame) -> None:
     """Draw each published ratio and ours at one place of the axis, joined by a line."""
     places = np.arange(len(part))
@@ -131,13 +149,16 @@ def _draw_pairs(ax: Axes, part: pd.DataFrame) -> None:
     ax.plot(places, part["published"], "o", color="black", markerfacecolor="none", markersize=6)
     ax.set(yscale="log", xlim=(-0.6, len(part) - 0.4))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    if len(part) <= 10:
+    if len(part) <= _MOST_LABELS:
         labels = [*part["label"]]
-        angle, side = (40, "right") if max(map(len, labels)) > 3 else (0, "center")
-        ax.set_xticks(places, labels, rotation=angle, ha=side, fontsize=7)
+        ax.set_xticks(places, labels, fontsize=SMALL)
+        if angle := _find_angle(labels):
+            ends_at_tick = {"ha": "right", "va": "center", "rotation_mode": "anchor"}
+            ax.tick_params(axis="x", rotation=angle)
+            plt.setp(ax.get_xticklabels(), **ends_at_tick)
     else:
         ax.set_xticks([])
-        ax.set_xlabel(f"{len(part)} datasets or settings", fontsize=8)
+        ax.set_xlabel(f"{len(part)} datasets or settings", fontsize=SMALL)
     ax.grid(visible=False, axis="x")
 
 
@@ -238,10 +259,10 @@ def draw_claims(
             (1.01, place),
             xycoords=("axes fraction", "data"),
             va="center",
-            fontsize=8,
+            fontsize=SMALL,
         )
-    labels = ["\n".join(textwrap.wrap(claims[name].says, 52)) for name in names]
-    ax.set_yticks(range(len(names)), labels, fontsize=8)
+    labels = ["\n".join(textwrap.wrap(claims[name].says, 42)) for name in names]
+    ax.set_yticks(range(len(names)), labels, fontsize=SMALL)
     ax.axvline(1, color="black", linewidth=1)
     ax.set(xscale="log", xlabel="ours over published (log)", ylim=(len(names) - 0.5, -0.6))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -266,5 +287,5 @@ def _add_key(fig: Figure, verdicts: Sequence[Verdict]) -> None:
     handles = [Line2D([], [], linestyle="", marker="o", color=colour) for colour in texts]
     labels = [" or ".join(words) for words in texts.values()]
     fig.legend(
-        handles, labels, loc="outside upper left", ncols=len(texts), frameon=False, fontsize=8
+        handles, labels, loc="outside upper left", ncols=len(texts), frameon=False, fontsize=SMALL
     )
