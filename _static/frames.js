@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  const FRAMES = ".pst-scrollable-table-container, .cell_output .output, figure, .highlight pre";
+  const FRAMES = ".pst-scrollable-table-container, .cell_output .output, figure, .highlight pre, .format-rows, .scrolls, div.math";
   const NAMES = { "#pst-search-dialog": "Search", "#pst-primary-sidebar-modal": "Navigation", "#pst-secondary-sidebar-modal": "Contents" };
 
   function start() {
