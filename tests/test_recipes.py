@@ -333,6 +333,16 @@ def _reads_a_chunk_once(world: World, folder: Path, trace: list[RequestRow]) -> 
     np.save(folder / "temperature.npy", WRITTEN["temperature"])
 
 
+def _appends_new_objects(world: World, folder: Path, trace: list[RequestRow]) -> None:
+    """No shard is written twice, and the times stay one chunk."""
+    written = [
+        row.key for row in trace if row.method == "PUT" and "/archive.zarr/" in f"/{row.key}"
+    ]
+    assert len({key for key in written if "/temperature/c/" in key}) == 6
+    assert len([key for key in written if "/temperature/c/" in key]) == 6
+    assert {key.rpartition("/time/")[2] for key in written if "/time/c/" in key} == {"c/0"}
+
+
 def _fetches_to_disk(world: World, folder: Path, trace: list[RequestRow]) -> None:
     assert (folder / "downloaded.h5").read_bytes() == world.granule.read_bytes()
     starts = sorted(one.range_start or 0 for one in trace if one.method == "GET")
@@ -340,6 +350,7 @@ def _fetches_to_disk(world: World, folder: Path, trace: list[RequestRow]) -> Non
 
 
 _ALSO: dict[str, Callable[[World, Path, list[RequestRow]], None]] = {
+    "Append a day": _appends_new_objects,
     "Make s3fs faster": _asks_once,
     "Fetch the whole file in parallel ranges": _fetches_ranges,
     "Download a file to disk in parallel ranges": _fetches_to_disk,
