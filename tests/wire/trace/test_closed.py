@@ -117,9 +117,11 @@ def test_what_lives_through_a_look_and_is_in_no_process_of_the_program_is_not_it
 
 @pytest.mark.skipif(BASH is None, reason="needs bash")
 def test_a_short_connection_of_a_program_without_the_shim_is_not_passed_over(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trace in which it may be missing is not called whole, and a budget says that it is not known."""
+    # on a busy machine more than three other programs have connections that end meanwhile
+    monkeypatch.setattr(launch, "_MOST_PLACES", sys.maxsize)
     with serve() as port:
         words = ["bash", "-c", SHORT.format(port=port)]
         for _ in range(3):
