@@ -189,19 +189,23 @@ def draw_store(ax: Axes, panel: str, rows: pd.DataFrame, *, most: int = 9) -> No
         line["label"] = SOURCES[name].label if name in SOURCES else name
         ax.plot(means.index, means, marker=style.marker, **line)
     ax.set(xscale="log", yscale="log")
+    ax.tick_params(labelsize=11)  # nine panels are wider than other figures, and shown smaller
     for axis in (ax.xaxis, ax.yaxis):
         number_axis(axis)
 
 
 def add_key(fig: Figure, axes: Iterable[Axes]) -> None:
-    """Write one key below a figure of all panels: a published point, and each way of ours by its dashes."""
+    """Write one key above a figure of all panels: a published point, and each way of ours by its dashes.
+
+    Below, it would lie on the label that all panels share.
+    """
     keys: dict[str, Any] = {"published": Line2D([], [], linestyle="", marker="o", color="0.3", markerfacecolor="none")}  # fmt: skip
     for ax in axes:
         for line in ax.get_lines():
             label = str(line.get_label())
             if line.get_linestyle() != "None" and label not in keys:
                 keys[label] = Line2D([], [], color="0.3", linestyle=line.get_linestyle())
-    fig.legend([*keys.values()], [*keys], loc="outside lower center", ncols=3, frameon=False)
+    fig.legend([*keys.values()], [*keys], loc="outside upper center", ncols=3, frameon=False)
 
 
 def draw_per_thread(axes: Sequence[Axes], rows: pd.DataFrame) -> None:

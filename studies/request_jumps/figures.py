@@ -14,6 +14,8 @@ from helpers.plotting import palette
 from studies.request_jumps.findings import YEARS, list_dates
 from wire.ledger.jumps import Jump, MeasuredAccess, find_jumps
 
+_SMALL = 10  # points of the letters, which a phone shows 10 px high
+
 
 def choose_series(accesses: Sequence[MeasuredAccess]) -> dict[str, list[MeasuredAccess]]:
     """Choose for each client the access whose requests vary most over the releases, in their order."""
@@ -33,14 +35,14 @@ def choose_series(accesses: Sequence[MeasuredAccess]) -> dict[str, list[Measured
     return dict(sorted(chosen.items(), key=lambda item: spread(item[1]), reverse=True))
 
 
-def draw_releases(accesses: Sequence[MeasuredAccess], *, n_columns: int = 3) -> Figure:
+def draw_releases(accesses: Sequence[MeasuredAccess], *, n_columns: int = 2) -> Figure:
     """Draw the requests of each client by the day of the release, with its jumps named."""
     chosen = choose_series(accesses)
     n_rows = max(1, math.ceil(len(chosen) / n_columns))
     fig, axes = plt.subplots(
         n_rows,
         n_columns,
-        figsize=(7.2, 1.6 * n_rows + 0.4),
+        figsize=(7.2, 1.55 * n_rows + 0.4),
         layout="constrained",
         squeeze=False,
     )
@@ -52,29 +54,31 @@ def draw_releases(accesses: Sequence[MeasuredAccess], *, n_columns: int = 3) -> 
         numbers = dates.date2num(days)  # type: ignore[no-untyped-call]
         ax.plot(numbers, counts, marker="o", markersize=3, color=palette.BLUE)
         for jump in find_jumps(entries):
-            _name_jump(ax, jump)
-        ax.set_title(f"{client}\n{entries[0].access}, {entries[0].layout}", fontsize=8)
+            _name_jump(ax, jump, middle=(numbers[0] + numbers[-1]) / 2)
+        ax.set_title(f"{client}\n{entries[0].access}, {entries[0].layout}", fontsize=_SMALL)
         ax.set_ylim(0, 1.25 * max(counts))
         ax.set_xticks([numbers[0], numbers[-1]])
         ax.xaxis.set_major_formatter(dates.DateFormatter("%b %y"))  # type: ignore[no-untyped-call]
-        ax.tick_params(labelsize=7)
+        ax.tick_params(labelsize=_SMALL)
     for ax in axes[:, 0]:
-        ax.set_ylabel("requests", fontsize=8)
+        ax.set_ylabel("requests", fontsize=_SMALL)
     return fig
 
 
-def _name_jump(ax: Axes, jump: Jump) -> None:
+def _name_jump(ax: Axes, jump: Jump, *, middle: float) -> None:
+    """Mark a jump and name its release, toward the middle of the axis, where there is room."""
     day = list_dates()[jump.after.package, jump.after.version]
     count = jump.after.bounds("n_requests")[0]
     color = palette.RUST if jump.is_worse else palette.GREEN
     place = float(dates.date2num(day)), count  # type: ignore[no-untyped-call]
+    is_early = place[0] < middle
     ax.plot(*place, marker="o", markersize=4, color=color)
     ax.annotate(
         f"{jump.after.package} {jump.after.version}",
         place,
-        (-3, 4),
+        (4 if is_early else -3, 4),
         textcoords="offset points",
-        ha="right",
-        fontsize=6,
+        ha="left" if is_early else "right",
+        fontsize=_SMALL,
         color=color,
     )
