@@ -91,6 +91,14 @@ function show(found) {
   drawFront(found);
 }
 
+// Heights of labels so far apart that none lies on another: each moves down as far as it must, and all up if there is no room.
+function spreadLabels(heights, apart, bottom) {
+  const order = heights.map((_, i) => i).sort((a, b) => heights[a] - heights[b]), spread = [...heights];
+  order.forEach((i, k) => { if (k) spread[i] = Math.max(spread[i], spread[order[k - 1]] + apart); });
+  const over = Math.max(0, spread[order[order.length - 1]] - bottom);
+  order.reverse().forEach((i, k) => { spread[i] = k ? Math.min(spread[i], spread[order[k - 1]] - apart) : spread[i] - over; });
+  return spread;
+}
 // Seconds against dollars of each choice, or against bytes stored where prices are unknown.
 function drawFront(found) {
   const figure = document.getElementById("decide-front"), { show: digits, time, size, words } = window.wireDecide;
@@ -101,14 +109,15 @@ function drawFront(found) {
     return (value) => from + ((Math.log(value) - least) / (most - least || 1)) * (to - from);
   };
   const x = scale(found.choices.map(cost), left, wide - 10), y = scale(found.choices.map((one) => one.seconds), high - low, 10);
+  const heights = spreadLabels(found.choices.map((one) => y(one.seconds) + 4), 11, high - low - 3);
   const points = found.choices.map((one, i) => {
     const [px, py] = [x(cost(one)), y(one.seconds)], isBest = one === found.best, end = px > wide / 2 ? "end" : "start";
     const text = `${words[one.action]}: ${time(one.seconds)}, ${prices ? `${digits(one.usd, 2)} USD` : size(one.stored)}`;
-    return `<circle cx="${px.toFixed(1)}" cy="${py.toFixed(1)}" r="${isBest ? 6 : 4}" class="${isBest ? "best" : ""}"/><text x="${(px + (end === "end" ? -9 : 9)).toFixed(1)}" y="${(py + 4 + (i % 2 ? 10 : 0)).toFixed(1)}" text-anchor="${end}"${isBest ? ' class="best"' : ""}>${text}</text>`;
+    return `<circle cx="${px.toFixed(1)}" cy="${py.toFixed(1)}" r="${isBest ? 6 : 4}" class="${isBest ? "best" : ""}"/><text x="${(px + (end === "end" ? -9 : 9)).toFixed(1)}" y="${heights[i].toFixed(1)}" text-anchor="${end}"${isBest ? ' class="best"' : ""}>${text}</text>`;
   });
   figure.innerHTML = `<svg viewBox="0 0 ${wide} ${high}" role="img" aria-label="Seconds of a read against what each choice costs."><path class="axis" d="M${left} 5V${high - low}H${wide - 5}"/><text x="${wide - 5}" y="${high - 12}" text-anchor="end">${prices ? "USD a month (log)" : "stored (log)"} →</text><text x="4" y="14">s (log)</text>${points.join("")}</svg><figcaption>Each choice: seconds of a read against ${prices ? "dollars a month" : "bytes stored"}. The large point is chosen; left and below is better.</figcaption>`;
   figure.hidden = false;
 }
 if (typeof window !== "undefined") window.wireDecidePictures = { show };
-if (typeof module !== "undefined") module.exports = { drawCube, findRegions, edges, fromSlider, toSlider };
+if (typeof module !== "undefined") module.exports = { drawCube, findRegions, edges, fromSlider, toSlider, spreadLabels };
 })();

@@ -69,4 +69,4 @@ def draw_rate_per_worker(
     ticks = sorted({int(n) for n in rows["n_workers"]})
     ax.set_xticks(ticks, [str(n) for n in ticks])
     ax.set(ylim=(0, top), xlabel="workers", ylabel="throughput of each worker (MB/s)")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, frameon=False)
