@@ -269,6 +269,8 @@ query = {"url": "s3://bucket/temperature.zarr", "variable": "temperature", "sel"
 for _ in range(2):
     answer = TestClient(app).get("/tiles/WebMercatorQuad/2/2/1.npy", params=query)
     assert answer.status_code == 200, answer.text
+sweep = open_dataset("s3://bucket/radar.zarr", group="sweep_03", decode_times=False)
+assert sweep["time"].dtype == "int64" and "reflectivity" in sweep, sweep
 """
 
 
