@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ import pytest
 
 from tests.stores import allow_everybody, client_environment, make_location
 from wire.bed.locations import Location
+from wire.bed.networks import FirstByte, Profile
+from wire.bed.proxy import open_proxy
 from wire.bed.testbed import Server
 from wire.trace import jupyter, stored
 
 N_OBJECTS = 6
+FAR = Profile("far", FirstByte(0.1, 0.12), aggregate_mb_per_s=400)
+"""A network on which a request lasts for ten looks at the lines of a program, on a busy machine for some."""
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +33,13 @@ def store(server: Server) -> Location:
         client.put_object(Bucket=location.bucket, Key=f"r/{n}", Body=b"x" * 1000)
     allow_everybody(location)
     return location
+
+
+@pytest.fixture(scope="module")
+def far_store(server: Server, store: Location) -> Iterator[Location]:
+    """Offer the same objects over a network."""
+    with open_proxy(server.endpoint_url, profile=FAR) as proxy:
+        yield store.through(proxy.endpoint_url)
 
 
 def run_python(
@@ -60,17 +72,17 @@ print(os.environ.get("HTTP_PROXY"))
 """
 
 
-def test_blocks_of_a_script_are_traced(store: Location, tmp_path: Path) -> None:
+def test_blocks_of_a_script_are_traced(far_store: Location, tmp_path: Path) -> None:
     """Each block has its own requests alone, on their lines; what was opened before is named, and variables go back."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    completed = run_python("", store, str(script))
+    completed = run_python("", far_store, str(script))
     assert completed.returncode == 0, completed.stderr
     *lines, proxy = completed.stdout.splitlines()
     first, second = map(json.loads, lines)
     assert first[:3] == [3, 30, [9, 9, 9]]
     assert second[:3] == [2, 1010, [12, 13]]
-    assert second[3] == [str(store.endpoint_url).removeprefix("http://")]
+    assert second[3] == [str(far_store.endpoint_url).removeprefix("http://")]
     assert proxy == "None"
 
 
