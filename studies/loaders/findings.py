@@ -165,7 +165,7 @@ def draw_loaders(axes: tuple[Axes, Axes], rows: pd.DataFrame) -> None:
         ax.set_yticks(range(len(names)), [LOADERS[str(name)].label for name in names])
         ax.invert_yaxis()
     axes[0].set(xscale="log", xlabel="samples a second")
-    axes[1].set(xlim=(0, None), xlabel="MB over the network for a sample")
+    axes[1].set(xlim=(0, None), xlabel="MB fetched per sample")
     axes[1].tick_params(labelleft=False)
 
 
