@@ -298,7 +298,7 @@ def describe_method(method: ReadMethod, layout: FileLayout, url: str) -> tuple[s
         return _VIRTUAL_COST, f"virtualizarr.open_virtual_dataset(…) writes them{settings}"
     cost, command = _CODE[method.name]
     pages = f", page_buf_size={method.page_buffer_nbytes}" if layout.page_nbytes else ""
-    return cost, command.format(url=url, pages=pages)
+    return cost, command.format(url=url, pages=pages, block_nbytes=method.block_nbytes)
 
 
 _VIRTUAL_COST = "a file of references to the chunks, written once; readers must know of it"
@@ -313,7 +313,11 @@ _CODE = {
         f'xarray.open_dataset({_S3FS_OPEN}), engine="h5netcdf")',
     ),
     "xarray by URL": ("nothing", 'xarray.open_dataset({url}, engine="h5netcdf")'),
-    "earthaccess.open": ("nothing", "h5py.File(earthaccess.open(granules)[0])"),
+    "earthaccess.open": (
+        "nothing",
+        "h5py.File(earthaccess.open(granules)[0]); for files that are not of NASA, "
+        f'h5py.File({_S3FS_OPEN}, cache_type="background", block_size={{block_nbytes}}))',
+    ),
     "blocks of 8 MiB": (
         "nothing is rewritten",
         f'h5py.File({_S3FS_OPEN}, cache_type="blockcache", block_size=8388608){{pages}})',

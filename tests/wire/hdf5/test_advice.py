@@ -92,6 +92,13 @@ def test_every_way_is_held_against_the_default(tmp_path: Path) -> None:
     assert advised.find_repack() in {one.repack for one in others}
 
 
+def test_blocks_of_earthaccess_have_code_for_any_file(tmp_path: Path) -> None:
+    """earthaccess opens files of NASA alone, and this way may be the one that is recommended."""
+    advised = advise(str(make_long(tmp_path / "long.h5")), IN_REGION, variables=["b"], seconds=60)
+    (command,) = (one.command for one in advised.advice if one.label == "earthaccess.open")
+    assert 'cache_type="background", block_size=8388608' in command
+
+
 def test_the_answer_comes_first(tmp_path: Path) -> None:
     """The first line says what to do, how much faster it is, and whether to rewrite; its row is marked."""
     path = str(make_long(tmp_path / "long.h5"))
