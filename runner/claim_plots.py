@@ -229,6 +229,7 @@ def draw_claims(
     size = (7.6, 1.1 + 0.46 * len(names))
     fig, ax = plt.subplots(figsize=size, layout="constrained")
     shown: dict[Verdict, None] = {}
+    numbers: dict[str, str] = {}
     for place, name in enumerate(names):
         claim = claims[name]
         scale = find_size(claim)
@@ -253,22 +254,33 @@ def draw_claims(
                 fmt="o",
                 color=VERDICT_COLOURS[verdict],
             )
-        numbers = " ".join(format_digits(answer.value, n=2) for answer in drawn[:1])
+        numbers[name] = _write_numbers(scale, drawn[0].value)
         ax.annotate(
-            f"{format_digits(scale, n=2)} \N{RIGHTWARDS ARROW} {numbers}",
-            (1.01, place),
+            numbers[name],
+            (0, place),
+            (-8, 0),
             xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            ha="right",
             va="center",
             fontsize=SMALL,
         )
     labels = ["\n".join(textwrap.wrap(claims[name].says, 42)) for name in names]
     ax.set_yticks(range(len(names)), labels, fontsize=SMALL)
+    ax.tick_params(
+        axis="y", length=0, pad=14 + 0.62 * SMALL * max(map(len, numbers.values()), default=0)
+    )
     ax.axvline(1, color="black", linewidth=1)
     ax.set(xscale="log", xlabel="ours over published (log)", ylim=(len(names) - 0.5, -0.6))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.grid(visible=False, axis="y")
     _add_key(fig, [*shown])
     return fig
+
+
+def _write_numbers(published: float, ours: float) -> str:
+    """Write what was published and what is found here; beside the claim, so that a phone shows both at once."""
+    return f"{format_digits(published, n=2)} \N{RIGHTWARDS ARROW} {format_digits(ours, n=2)}"
 
 
 def _draw_band(ax: Axes, place: int, claim: PublishedClaim, scale: float) -> None:
