@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,27 @@ def describe(values: Values) -> tuple[int, int]:
     return values.nbytes, xxhash.xxh3_64_intdigest(np.ascontiguousarray(values))
 
 
+Run = Callable[[str, Location], dict[str, int]]
+"""What is measured: it takes the name of a way and where the layouts are, and returns a report."""
+
+
+def run_reader(way: str, place: Location) -> dict[str, int]:
+    """Read in a new process, and return what it reports: peak bytes, open files, and what it read."""
+    asked = json.dumps({"way": way, "location": asdict(place)})
+    completed = subprocess.run(
+        [sys.executable, "-m", "studies.peak_memory.reader"],
+        input=asked + "\n",
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT_S,
+    )
+    if completed.returncode:
+        raise RuntimeError(f"{way}: {completed.stderr[-500:]}")
+    report: dict[str, int] = json.loads(completed.stdout.splitlines()[-1])
+    return report
+
+
 @dataclass(slots=True)
 class PeakRead(Steps):
     """A read in a process of its own, which reports the memory that it took."""
@@ -93,6 +114,7 @@ class PeakRead(Steps):
     name: str  # of the way
     stored: StoredArray
     testbed: Testbed
+    run: Run = run_reader
     _answer: dict[str, int] = field(default_factory=dict, init=False)
 
     @property
@@ -112,21 +134,14 @@ class PeakRead(Steps):
         """Empty the trace."""
         self.testbed.take_trace()
 
+    @property
+    def place(self) -> Location:
+        """Where the layouts are, over the network."""
+        return self.stored.location.through(self.testbed.far.endpoint_url)
+
     def read(self, _opened: Any) -> dict[str, int]:
-        """Read in a new process, and return what it reports."""
-        place = self.stored.location.through(self.testbed.far.endpoint_url)
-        asked = json.dumps({"way": self.name, "location": asdict(place)})
-        completed = subprocess.run(
-            [sys.executable, "-m", "studies.peak_memory.reader"],
-            input=asked + "\n",
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT_S,
-        )
-        if completed.returncode:
-            raise RuntimeError(f"{self.name}: {completed.stderr[-500:]}")
-        self._answer = json.loads(completed.stdout.splitlines()[-1])
+        """Read in a new process, and keep and return what it reports."""
+        self._answer = self.run(self.name, self.place)
         return self._answer
 
     def check(self, answer: Mapping[str, int]) -> str:
@@ -147,14 +162,14 @@ class PeakRead(Steps):
         }
 
 
-def make_contenders(session: Session) -> list[Contender]:
+def make_contenders(session: Session, run: Run) -> list[Contender]:
     """Write the layouts and make a contender of each way of the case, with a second copy of the first."""
     settings = session.settings
     sizes = {name: settings[name] for name in ("n_steps", "side", "seed")}
     stored = write_layouts(session.testbed.near, **sizes)
     first = settings["ways"][0]
     contenders = [
-        Contender(name, PeakRead(name, stored, session.testbed)) for name in settings["ways"]
+        Contender(name, PeakRead(name, stored, session.testbed, run)) for name in settings["ways"]
     ]
     return [*contenders, replace(contenders[0], name=CONTROL, control_of=first)]
 
@@ -166,4 +181,4 @@ def list_ways(names: list[str]) -> pd.DataFrame:
     return table.rename_axis("way")
 
 
-__all__ = ["CONTROL", "list_ways", "make_contenders", "write_layouts"]
+__all__ = ["CONTROL", "list_ways", "make_contenders", "run_reader", "write_layouts"]
