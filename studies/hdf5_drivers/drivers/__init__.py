@@ -27,6 +27,7 @@ from helpers.registry import Registry, leave_out
 from studies.hdf5_drivers.ros3 import ABSENT, find_python, start_ros3
 from wire.bed.locations import Location
 from wire.clients import CLIENTS
+from wire.errors import UserError
 from wire.hdf5.prediction import BLOCKS, DEFAULT, MIB, ROS3, XARRAY, ReadMethod, choose_earthaccess
 
 Values = list[NDArray[Any]]
@@ -112,7 +113,9 @@ def open_with_earthaccess(location: Location, _settings: Settings) -> Tree:
 
 def open_with_ros3(location: Location, settings: Settings) -> Tree:
     """Open through HDF5's own driver, in the process that has it."""
-    file = start_ros3(find_python())
+    if not (python := find_python()):
+        raise UserError("ROS3", "no h5py has it here", ABSENT.partition(": ")[2])
+    file = start_ros3(python)
     file.open(location, settings)
     return Tree(file)
 

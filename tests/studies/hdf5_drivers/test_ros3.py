@@ -13,6 +13,7 @@ import pytest
 from helpers.paths import RENDERED
 from studies.hdf5_drivers import drivers, ros3
 from tests.refusals import refused
+from wire.bed.locations import Location
 from wire.sealed import seal
 
 SCRIPT = Path(ros3.__file__).with_name("build_ros3.sh")
@@ -92,3 +93,10 @@ def test_a_build_that_fails_says_why_and_leaves_nothing(absent: str, tmp_path: P
     assert done.stderr.splitlines()[-1].startswith(f"error: ROS3 cannot be built ({reason}")
     assert "ARRAYS_ROS3" in done.stderr
     assert {path.name for path in (tmp_path / "a cache").iterdir()} <= {"ros3.lock"}
+
+
+def test_a_read_without_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, before any process is started."""
+    monkeypatch.setattr(drivers, "find_python", lambda: "")
+    with refused("ROS3", allowed="make ros3"):
+        drivers.open_with_ros3(Location("s3", "bucket"), {})
