@@ -19,7 +19,7 @@ SHARES: Sequence[str] = (ONE_VARIABLE, VARIABLES, SIX_VARIABLES, TWELVE_VARIABLE
 
 WHOLE = "obstore-whole"
 MOST_SHARES: Mapping[str, int] = {"fsspec-readahead": 2}
-"""Drivers that read only the first so many shares: of twelve variables `s3fs.open` takes nine minutes."""
+"""Drivers that read only the first so many shares, so that a repeat stays short."""
 KEYS: Mapping[str, str] = {
     "fsspec-readahead": "default",
     "fsspec-tuned": "blocks",
@@ -31,7 +31,7 @@ KEYS: Mapping[str, str] = {
 
 
 def list_reads(reads: Sequence[str]) -> dict[str, list[str]]:
-    """List the reads ("driver on layout") of each share, without those that take minutes.
+    """List the reads ("driver on layout") of each share, without those beyond `MOST_SHARES`.
 
     Examples
     --------
