@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import fcntl
 import json
+import os
 import re
 import shutil
 import sys
@@ -21,6 +22,7 @@ from helpers.findings import SUFFIX as FINDINGS_SUFFIX
 from helpers.findings import read_findings
 from helpers.parameters import Parameters, write_table
 from helpers.paths import ROOT
+from helpers.plotting import narrow
 from runner import submitted
 from runner.cases import (
     SUFFIXES,
@@ -95,6 +97,8 @@ def _stage_page(page: Page, into: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     ran = into / "_generated" / "executed" / f"{page.name}.ipynb"
     both = ((target, render_page(page)), (ran, read_results(page)))
+    for _, notebook in both:
+        _take_narrow(notebook, into / "_static" / "narrow")
     for path, notebook in both if page.is_shown else ():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(redact_tree(notebook)), encoding="utf-8")
@@ -111,6 +115,17 @@ def _stage_page(page: Page, into: Path) -> None:
     ):
         lines = ([*map(_as_text, line)] for line in csv.reader(rows))
         csv.writer(file, lineterminator="\n").writerows(lines)
+
+
+def _take_narrow(notebook: Mapping[str, Any], folder: Path) -> None:
+    """Move the narrow version of each figure of a notebook to a folder, where pages find it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for cell in notebook["cells"]:
+        for output in cell.get("outputs", []):
+            if drawn := output.get("data", {}).pop(narrow.MIME, ""):
+                wide = "".join(output["data"]["image/svg+xml"])
+                name = f"{narrow.make_digest(wide)}.svg"
+                (folder / name).write_text("".join(drawn), encoding="utf-8")
 
 
 def _as_text(cell: str) -> str:
@@ -238,7 +253,9 @@ def build(site: str, *, root: Path = ROOT, say: Say = lambda _line: None) -> Pat
         say("writing the pages, which takes a minute or two; every warning ends it")
         for name in ("html", ".doctrees", "jupyter_execute"):
             shutil.rmtree(folder / name, ignore_errors=True)
-        with start_child(command, folder=root, log=log, pass_fds=[lock.fileno()]) as child:
+        narrow_figures = root / "_build" / "stage" / "_static" / "narrow"
+        env = {**os.environ, "ARRAYS_NARROW": str(narrow_figures)}  # of pages that draw now
+        with start_child(command, env=env, folder=root, log=log, pass_fds=[lock.fileno()]) as child:
             exit_code = child.wait(timeout_s=_LONGEST_S)
     if exit_code:
         text = log.read_text(encoding="utf-8", errors="replace")

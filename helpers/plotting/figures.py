@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 _FEW_DECADES = 2.5  # of an axis: 1, 2 and 5 have room
@@ -31,6 +33,17 @@ class _Ticks(LogLocator):
 def _format_tick(value: float, _place: int | None = None) -> str:
     """Write a number along an axis as tables have it."""
     return f"{value:,.0f}" if value >= 10_000 else f"{value:g}"
+
+
+def put_legend_below(ax: Axes, *, n_columns: int = 2) -> None:
+    """Move the legend of the only axes of a figure below them, where it covers no data."""
+    handles, labels = ax.get_legend_handles_labels()
+    if (legend := ax.get_legend()) is not None:
+        legend.remove()
+    if isinstance(ax.figure, Figure):
+        ax.figure.legend(
+            handles, labels, loc="outside lower center", ncols=n_columns, frameon=False
+        )
 
 
 def number_axis(axis: Axis) -> None:

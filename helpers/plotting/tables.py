@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-from helpers.plotting import palette
+from helpers.plotting import narrow, palette
 
 
 def count_rows(rows: pd.DataFrame, *, stopped_by: str) -> pd.DataFrame:
@@ -43,6 +43,7 @@ def set_style() -> None:
     """Set the look of figures and tables: one for the book."""
     plt.style.use(palette.STYLE)
     set_matplotlib_formats("svg")  # type: ignore[no-untyped-call]
+    narrow.draw_both()
     for name in ("max_colwidth", "max_rows", "max_columns"):  # a page shows its tables whole
         pd.set_option(f"display.{name}", None)
     if "inline" in plt.get_backend():  # it draws what it shows: not once more before that
@@ -64,13 +65,18 @@ _UNITS = {
 }
 
 
-def show(frame: pd.DataFrame, *, kind: palette.Kind | None = None) -> pd.DataFrame:
+def show(
+    frame: pd.DataFrame,
+    *,
+    kind: palette.Kind | None = None,
+    names: Mapping[str, str] | None = None,
+) -> pd.DataFrame:
     """Write a table as a page shows it: heads in words with units, three significant digits.
 
     Heads are names of the code that end with their unit, as `read_s`. Names of contenders of a
-    `kind`, wherever they stand, become labels.
+    `kind`, wherever they stand, become labels, and so do those of `names`.
     """
-    names_shown = palette.labels(kind) if kind else {}
+    names_shown = {**(palette.labels(kind) if kind else {}), **(names or {})}
     out = frame.map(lambda value: _write_value(value, names_shown))
     out = out.rename(index=lambda name: _write_value(name, names_shown))
     out = out.rename(index=lambda text: format_head(text) if _CODE.fullmatch(text) else text)

@@ -346,6 +346,32 @@ def dataset_names() -> tuple[str, ...]:
     return tuple(spec.name for spec in published_specs().values())
 
 
+def label_datasets() -> dict[str, str]:
+    """Map each name of `dataset_names` to what pages call it.
+
+    Examples
+    --------
+    >>> label_datasets()["single-256mib"], label_datasets()["chunked-64mib"]
+    ('256 MiB in one chunk', '64 MiB in chunks')
+    """
+    labels = dict(_OTHER_LABELS)
+    for name in dataset_names():
+        kind, _, n_mib = name.removesuffix("mib").partition("-")
+        if n_mib.isdigit():
+            labels[name] = f"{n_mib} MiB in {'one chunk' if kind == 'single' else 'chunks'}"
+    return labels
+
+
+_OTHER_LABELS = {
+    "references": "virtual Zarr",
+    "consolidated": "Zarr, consolidated",
+    "unconsolidated": "Zarr, not consolidated",
+    "netcdf": "netCDF",
+    "netcdf-protected": "netCDF with a login",
+    "broken": "broken file",
+}
+
+
 def make_specs(names: Sequence[str], *, scale: float) -> tuple[DatasetSpec, ...]:
     """Scale datasets of the published study, those of `dataset_names`.
 

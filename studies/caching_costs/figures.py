@@ -8,6 +8,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from studies.caching_costs.datasets import label_datasets
+
 OPEN_COLOUR, MAKE_COLOUR = "#56b4e9", "#e69f00"
 
 
@@ -42,7 +44,7 @@ def draw_tiles(requests: pd.DataFrame, names: Mapping[str, str], caches: Sequenc
             label="fetch chunks, decode and draw",
         )
         ax.plot(part["cpu_s"], labels, "|", color="black", markersize=9, label="CPU time of both")
-        ax.set(title=dataset, xlim=(0, None))
+        ax.set(title=label_datasets()[dataset], xlim=(0, None))
         ax.grid(visible=False, axis="y")
     for ax in list(axes.flat)[len(datasets) :]:
         ax.set_visible(False)

@@ -15,7 +15,7 @@ from helpers.benchmark.record import read_published
 from helpers.findings import Claim, Finding, as_finding
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHARCOAL, find_style
-from studies.caching_costs.datasets import published_specs
+from studies.caching_costs.datasets import label_datasets, published_specs
 from studies.caching_costs.findings import BARE, select_loads
 
 THEIRS: Mapping[str, str] = {"dev": "none", "feature2": "filecache-in-turn", "feature3": "redis"}
@@ -75,7 +75,7 @@ def draw_latencies(ax: Axes, latencies: pd.DataFrame, order: list[str], *, is_th
         y = [order.index(name) + 0.15 * (place - (len(caches) - 1) / 2) for name in part.index]
         looks = {"color": style.color, "marker": style.marker, "label": style.label}
         ax.plot(part, y, linestyle="none", markerfacecolor=face or style.color, **looks)  # type: ignore[arg-type]
-    ax.set_yticks(range(len(order)), order)
+    ax.set_yticks(range(len(order)), [label_datasets()[name] for name in order])
     ax.set(xscale="log", xlabel="latency (s)")
     ax.grid(axis="y", color=CHARCOAL, alpha=0.15)
     number_axis(ax.xaxis)

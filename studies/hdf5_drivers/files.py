@@ -230,6 +230,16 @@ FILE_LAYOUTS: Mapping[str, Mapping[str, Any]] = {
 }
 """Arrangements of one HDF5 file, and how h5py makes each; in the rechunked ones long variables get longer chunks."""
 
+LAYOUT_LABELS: Mapping[str, str] = {
+    "original": "as written",
+    "front": "metadata in front",
+    "paged-8mib": "pages of 8 MiB",
+    "rechunked-8mib": "longer chunks, pages of 8 MiB",
+    "paged-4mib": "pages of 4 MiB",
+    "rechunked-4mib": "longer chunks, pages of 4 MiB",
+}
+"""What pages call each of `FILE_LAYOUTS`."""
+
 
 def arrange(source: Path, target: Path, layout: str) -> None:
     """Write a file anew in another layout: group by group, variable by variable."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from helpers.findings import Claim, Finding, as_finding
 from helpers.plotting.figures import number_axis
 from helpers.plotting.palette import CHARCOAL, find_style
 from helpers.plotting.tables import trace_of
+from studies.hdf5_drivers.files import LAYOUT_LABELS
 from studies.hdf5_drivers.findings import measured, select_reads
 
 LAYOUTS: Mapping[str, str] = {
@@ -82,7 +84,7 @@ def draw_bars(
             else:
                 ax.plot(x, part, "D", markersize=5, markerfacecolor="white", color=CHARCOAL)
     ax.axhline(1, color=CHARCOAL, linewidth=1)
-    ax.set_xticks(range(len(LAYOUTS)), [name.replace("-", "\n") for name in LAYOUTS])
+    ax.set_xticks(range(len(LAYOUTS)), [fill(LAYOUT_LABELS[name], 13) for name in LAYOUTS])
     ax.set(yscale="log", ylabel="time over the baseline")
     number_axis(ax.yaxis)
     ax.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)

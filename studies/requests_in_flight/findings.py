@@ -179,12 +179,17 @@ def tabulate_flight(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 PUBLISHED = "s3fs on S3, 2025"
 
 
-def read_published_leads(client: str = "zarr-s3fs") -> pd.DataFrame:
-    """Read the leads of obstore over another client that were published for S3: median over median."""
+def read_published_rates() -> pd.DataFrame:
+    """Read the medians (MB/s) that were published for S3: a row for each `chunk_mb`, a column for each client."""
     rows = read_published("earthmover_tensor_storage_s3")
     rows = rows[rows["operation"] == "read"].assign(chunk_mb=rows["chunk_bytes"] / 1e6)
-    rates = rows.groupby(["chunk_mb", "method"])["throughput_mb_per_s"].median().unstack()
-    lead = (rates["zarr-obstore"] / rates[client]).loc[:20].rename("lead")
+    return rows.groupby(["chunk_mb", "method"])["throughput_mb_per_s"].median().unstack().loc[:20]
+
+
+def read_published_leads(client: str = "zarr-s3fs") -> pd.DataFrame:
+    """Read the leads of obstore over another client that were published for S3: median over median."""
+    rates = read_published_rates()
+    lead = (rates["zarr-obstore"] / rates[client]).rename("lead")
     return lead.reset_index().assign(client=PUBLISHED)
 
 
