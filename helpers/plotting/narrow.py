@@ -27,7 +27,7 @@ MIME = "image/vnd.narrow+svg"
 
 WIDTH_IN = 3.7  # of a screen of 390 px less the margins of the page
 _LINE = 42  # letters of a title that fit into that
-_LABEL = 18  # letters of the name of a category, which share the line with what is drawn
+_LABEL = 23  # letters of the name of a category, which share the line with what is drawn
 _KEY = 22  # letters of a name in a legend of two columns
 _PLACES: tuple[Literal["left", "center", "right"], ...] = ("left", "center", "right")
 _LINE_IN = 0.21  # height of a line of a legend
@@ -167,5 +167,5 @@ def add_to(formatter: DisplayFormatter) -> None:
 
     wide.for_type(Figure, draw_as_it_is)
     narrow = _NarrowFormatter(parent=formatter)
-    narrow.for_type(Figure, draw_narrow)
+    narrow.for_type(Figure, draw_narrow)  # type: ignore[no-untyped-call]
     formatter.formatters[MIME] = narrow
