@@ -310,6 +310,21 @@ def test_findings_of_a_case_are_a_download(site: Path) -> None:
     assert "one-get-over-obstore," in path.read_text()
 
 
+def test_figures_of_cases_have_a_version_for_a_phone(site: Path) -> None:
+    lacking = []
+    for name in list_pages(site):
+        for figure in re.findall(
+            r"<figure.*?</figure>", (site / name).read_text(encoding="utf-8"), re.S
+        ):
+            image = re.search(r'<img [^>]*src="([^"]*_images/[^"]*\.svg)"', figure)
+            source = re.search(r'<source media="\(max-width: 40rem\)" srcset="([^"]*)"', figure)
+            if image and not source:
+                lacking.append(f"{name}: {image[1]}")
+            if source:
+                assert ((site / name).parent / source[1]).is_file(), name
+    assert lacking == []
+
+
 @pytest.mark.slow
 def test_no_page_is_broken(site: Path, address: str, tab: Tab) -> None:
     """No error, no missing file or picture, nothing wider than its window, nothing serious by axe-core."""

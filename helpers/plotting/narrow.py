@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from IPython.core.formatters import BaseFormatter, DisplayFormatter
 from IPython.core.getipython import get_ipython
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import SubplotSpec
@@ -28,16 +29,17 @@ MIME = "image/vnd.narrow+svg"
 WIDTH_IN = 3.7  # of a screen of 390 px less the margins of the page
 _LINE = 42  # letters of a title that fit into that
 _LABEL = 23  # letters of the name of a category, which share the line with what is drawn
-_KEY = 22  # letters of a name in a legend of two columns
+_KEY = 16  # letters of a name in a legend of two columns
 _PLACES: tuple[Literal["left", "center", "right"], ...] = ("left", "center", "right")
+_NOTE = 8.5  # points of what is written next to a mark, where there is less room between them
 _LINE_IN = 0.21  # height of a line of a legend
 
 
 def render_narrow(fig: Figure) -> str:
     """Draw a figure for a narrow screen, as SVG. The figure is changed: draw it as it was before.
 
-    Panels side by side come below one another, the last with its labels; legends go below all of
-    them, or, where a panel of several has its own, stay in it. Long titles and names are broken.
+    Panels side by side come below one another, and one legend of all keys below them. Long titles
+    and names are broken.
     """
     placed = [ax for ax in fig.axes if ax.get_visible() and ax.get_subplotspec() is not None]
     width, height = fig.get_size_inches()
@@ -92,34 +94,42 @@ def _break_lines(fig: Figure, placed: list[Axes]) -> float:
             title = fill(title, _LABEL + 10)
             ax.set_title(title, loc="left", fontsize="medium")
         height += _LINE_IN * title.count("\n")
-        ax.set_xlabel(fill(ax.get_xlabel(), _LABEL + 10))
+        ax.set_xlabel(fill(ax.get_xlabel(), _LABEL))
+        for note in ax.texts:
+            note.set_fontsize(min(float(note.get_fontsize()), _NOTE))
         names = [label.get_text() for label in ax.get_yticklabels()]
         if any(len(name) > _LABEL for name in names) and not any("$" in name for name in names):
-            ax.set_yticks(ax.get_yticks(), [fill(name, _LABEL) for name in names])
+            broken = [fill(name, _LABEL) for name in names]
+            ax.set_yticks(ax.get_yticks(), broken)
+            height += _LINE_IN * sum(name.count("\n") for name in broken)
     return height
 
 
 def _move_legends(fig: Figure, placed: list[Axes]) -> float:
-    """Put legends below what they explain, and return the height that they need (inches)."""
-    legends = list(fig.legends)
-    if len(placed) == 1 and (own := placed[0].get_legend()) is not None:
-        legends.append(own)
-    height = 0.0
+    """Put all legends below, as one, and return the height that it needs (inches)."""
+    own = [legend for ax in placed if (legend := ax.get_legend()) is not None]
+    keys: dict[str, Artist] = {}
+    legends, title = [*fig.legends, *own], ""
     for legend in legends:
-        handles, texts = legend.legend_handles, [text.get_text() for text in legend.get_texts()]
-        title = legend.get_title().get_text()
+        texts = [text.get_text() for text in legend.get_texts()]
+        for text, handle in zip(texts, legend.legend_handles, strict=True):
+            if handle is not None:
+                keys.setdefault(text, handle)
+        title = legend.get_title().get_text() if len(legends) == 1 else ""
         legend.remove()
-        n_columns = 2 if all(len(text) <= _KEY for text in texts) else 1
-        new = fig.legend(
-            [handle for handle in handles if handle is not None],
-            [fill(text, _LINE) for text in texts],
-            title=title,
-            loc="outside lower left",
-            ncols=n_columns,
-            frameon=False,
-        )
-        height += _height(new, n_columns)
-    return height
+    if not keys:
+        return 0.0
+    n_columns = 2 if all(len(text) <= _KEY for text in keys) else 1
+    names = [fill(text, _LINE) for text in keys]
+    below = fig.legend(
+        [*keys.values()],
+        names,
+        title=title,
+        loc="outside lower left",
+        ncols=n_columns,
+        frameon=False,
+    )
+    return _height(below, n_columns)
 
 
 def _height(legend: Legend, n_columns: int) -> float:

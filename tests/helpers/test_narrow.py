@@ -66,7 +66,7 @@ def test_long_titles_and_names_are_broken():
     axes[0].set_title("One title of so many words that no phone can show all of them in a line")
     axes[0].set_yticks([3, 4], ["whole file, obstore on Google", "b"])
     svg = narrow.render_narrow(fig)
-    assert axes[0].get_yticklabels()[0].get_text() == "whole file,\nobstore on Google"
+    assert axes[0].get_yticklabels()[0].get_text() == "whole file, obstore on\nGoogle"
     assert "\n" in fig.get_suptitle()
     assert "many words that no phone can show all of them in a line" not in svg
 
