@@ -1,14 +1,16 @@
-"""The figure that no library draws: byte ranges along a file."""
+"""Figures that no library draws: byte ranges along a file, and lines of drivers as they are drawn everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS
+from helpers.plotting.palette import CHUNK, PAGE, REQUEST_STEPS, find_style
 from wire.bed.requests import RequestRow
 from wire.hdf5.inspection import FileLayout
 
@@ -38,6 +40,19 @@ def draw_ranges(ax: Axes, traces: Mapping[str, Sequence[RequestRow]], recorded: 
     ax.set_yticks(range(len(traces) + 1), [*traces, "chunks begin"])
     ax.invert_yaxis()
     ax.set(xlim=(0, file_nbytes / 1e6), xlabel="place in the file (MB)", ylabel="")
+
+
+def draw_lines(ax: Axes, table: pd.DataFrame, *, x: str, y: str, width: float = 1.5) -> None:
+    """Draw `y` against `x` as a line for each driver, the medians where there are several of one `x`.
+
+    `table` has a column `driver`. A label that is drawn already is not repeated in the legend.
+    """
+    drawn = set(ax.get_legend_handles_labels()[1])
+    for name, part in table.groupby("driver", sort=False):
+        style, medians = find_style(str(name), "driver"), part.groupby(x)[y].median()
+        label = "_" * (style.label in drawn) + style.label
+        looks: dict[str, Any] = {"color": style.color, "marker": style.marker, "linewidth": width}
+        ax.plot(medians.index, medians, label=label, **looks)
 
 
 def label_steps(ax: Axes) -> None:
