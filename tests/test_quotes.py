@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
+import pandas as pd
 import pytest
 
 from helpers.again import REFERENCE
@@ -34,12 +36,18 @@ def list_quoted_ratios() -> list[tuple[str, ...]]:
 RATIOS = list_quoted_ratios()
 
 
+@functools.cache
+def read_case(case: str) -> pd.DataFrame:
+    """Read the record of a case, of which pages quote many ratios, once."""
+    return read_records([REFERENCE / f"{case}.csv"])
+
+
 @pytest.mark.parametrize(("page", "case", "key", "over", "under"), RATIOS)
 def test_no_page_quotes_a_ratio_between_clients_that_free_cpus_decide(
     page: str, case: str, key: str, over: str, under: str
 ) -> None:
     """In slow motion a thread may compute for longer than its read is reported to take."""
-    rows = measured(read_records([REFERENCE / f"{case}.csv"]))
+    rows = measured(read_case(case))
     rows = rows[rows["contender"].isin([over, under])]
     if {*rows["contender"]} != {over, under} or counts_cpu(rows):
         return  # a ratio of something else than two readers, or one in which CPU time counts
@@ -51,6 +59,6 @@ def test_the_rule_sees_readers() -> None:
     """Some of the quoted ratios are between two readers of one record, or nothing would be tested."""
     n_between = 0
     for _, case, _, over, under in RATIOS:
-        names = {*read_records([REFERENCE / f"{case}.csv"])["contender"]}
+        names = {*read_case(case)["contender"]}
         n_between += {over, under} <= names and over != under
     assert n_between > 20
