@@ -20,7 +20,7 @@ from helpers.benchmark.record import COLUMNS
 from helpers.findings import Finding, read_findings
 from helpers.paths import ROOT
 from runner import build, pages
-from tests.browser import Tab, assert_reads_offline, open_browser, read_pages
+from tests.browser import Resources, Tab, assert_reads_offline, open_browser, read_pages
 from tests.stores import Ranges, serve
 from wire.bed.networks import profile_names
 
@@ -45,6 +45,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pages", "_static", "_ext", "results/reference", "results/published"):
         shutil.copytree(ROOT / name, root / name)
     return build.build("laptop", root=root).parent
+
+
+@pytest.fixture(scope="module")
+def read(site: Path) -> dict[str, Resources]:
+    """What its pages load and where they link to, read once for all tests."""
+    return read_pages(site)
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +247,9 @@ def test_no_page_writes_exponents_or_names_of_the_code(site: Path) -> None:
 
 
 @pytest.mark.parametrize("name", case_pages())
-def test_timed_code_is_seen_and_what_ran_is_offered(site: Path, name: str) -> None:
+def test_timed_code_is_seen_and_what_ran_is_offered(
+    site: Path, read: dict[str, Resources], name: str
+) -> None:
     """A reader sees what was timed, not how it was drawn; pictures have alt text, and what ran is there."""
     text = article((site / name).read_text())
     shown = re.findall(r'<div class="cell [^"]*docutils container">\s*<div class="(\w+)', text)
@@ -252,7 +260,7 @@ def test_timed_code_is_seen_and_what_ran_is_offered(site: Path, name: str) -> No
         re.S,
     )
     assert all("tag_hide-input" in tags or "tag_remove" in tags for tags in drawn)
-    pictures = read_pages(site)[name].pictures
+    pictures = read[name].pictures
     figures = [one for one in pictures if "_images" in (one.get("src") or "")]
     assert [one for one in figures if len(one.get("alt") or "") <= 20] == []
     folder, notebook, case = name.removesuffix(".html").split("/")
@@ -263,9 +271,9 @@ def test_timed_code_is_seen_and_what_ran_is_offered(site: Path, name: str) -> No
     assert [cell["source"] for cell in given["cells"]] == [cell["source"] for cell in ran["cells"]]
 
 
-def test_scripts_of_a_page_are_loaded_there_alone(site: Path) -> None:
+def test_scripts_of_a_page_are_loaded_there_alone(read: dict[str, Resources]) -> None:
     """The forms of three pages, and the table of records."""
-    loads = {name: page.loads for name, page in read_pages(site).items()}
+    loads = {name: page.loads for name, page in read.items()}
     for name, found in loads.items():
         assert any("explorer" in one for one in found) == (name == "explorer.html"), name
 
