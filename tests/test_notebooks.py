@@ -16,6 +16,7 @@ from helpers.findings import N_BLOCKS, NOISE, read_findings
 from helpers.paths import ROOT
 from runner import run
 from runner.cases import find_parameters, find_study
+from wire.files import cache_folder
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 assert NOTEBOOKS
@@ -63,6 +64,11 @@ def find_untimed(cells: list[str]) -> list[str]:
 def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run a notebook on its defaults in a folder of its own."""
     folder = tmp_path_factory.mktemp(request.param.stem)
+    # stores are its own, but what npm installs is installed once for all
+    programs = cache_folder().absolute() / "ledger"
+    programs.mkdir(parents=True, exist_ok=True)
+    (folder / "cache").mkdir(mode=0o700)
+    (folder / "cache" / programs.name).symlink_to(programs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ARRAYS_CACHE", str(folder / "cache"))
         # a busy machine takes longer, not fewer blocks
