@@ -346,6 +346,7 @@ def test_a_store_that_answers_as_none_does(
 ) -> None:
     """One that leads elsewhere gets no token there; too many headers, and a head that never ends, are one line."""
     monkeypatch.setattr("wire.calibrate.measure.PATIENCE_S", 1.0)
+    monkeypatch.setattr("wire.bed.locations.REQUEST_S", 3)  # longer, as it is outside of tests
     said = refuse(tmp_path / "mine.yml", *SMALL, url=f"s3://{how}/large")
     allowed = "the store's own address" if how == "elsewhere" else "a store that answers"
     assert f"allowed: {allowed}" in said
