@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 import warnings
 from pathlib import Path
 from textwrap import fill
@@ -97,12 +98,25 @@ def _break_lines(fig: Figure, placed: list[Axes]) -> float:
         ax.set_xlabel(fill(ax.get_xlabel(), _LABEL))
         for note in ax.texts:
             note.set_fontsize(min(float(note.get_fontsize()), _NOTE))
+        height += _turn_names(ax)
         names = [label.get_text() for label in ax.get_yticklabels()]
         if any(len(name) > _LABEL for name in names) and not any("$" in name for name in names):
             broken = [fill(name, _LABEL) for name in names]
             ax.set_yticks(ax.get_yticks(), broken)
             height += _LINE_IN * sum(name.count("\n") for name in broken)
     return height
+
+
+def _turn_names(ax: Axes) -> float:
+    """Turn names of categories below axes where they find no room side by side, and return the height gained (inches)."""
+    names = [label.get_text() for label in ax.get_xticklabels()]
+    is_words = any(re.search(r"[^\W\d_]{2}", name.replace("mathdefault", "")) for name in names)
+    widths = [max(map(len, name.split("\n"))) + 1 for name in names]
+    if not is_words or sum(widths) <= _LINE - 10:
+        return 0.0
+    flat = [name.replace("\n", " ") for name in names]
+    ax.set_xticks(ax.get_xticks(), flat, rotation=60, ha="right", rotation_mode="anchor")
+    return 0.06 * max(map(len, flat))
 
 
 def _move_legends(fig: Figure, placed: list[Axes]) -> float:

@@ -71,6 +71,18 @@ def test_long_titles_and_names_are_broken():
     assert "many words that no phone can show all of them in a line" not in svg
 
 
+def test_names_below_the_axes_are_turned_where_they_find_no_room():
+    fig, axes = draw()
+    axes[0].set_xticks(
+        [1, 1.3, 1.6, 2], ["pages of 4 MiB", "pages of 8 MiB", "as\nwritten", "longer"]
+    )
+    narrow.render_narrow(fig)
+    boxes = [label.get_window_extent() for label in axes[0].get_xticklabels()]
+    assert axes[0].get_xticklabels()[2].get_text() == "as written"
+    assert all(label.get_rotation() == 60 for label in axes[0].get_xticklabels())
+    assert min(box.y0 for box in boxes) >= 0
+
+
 def test_a_notebook_keeps_both_drawings_and_the_wide_one_first(monkeypatch):
     monkeypatch.delenv("ARRAYS_NARROW", raising=False)
     both, _ = show(draw()[0])
