@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,16 @@ def read_notebook(path: Path) -> dict[str, Any]:
     return checked
 
 
+def _read_rows(record: Path) -> pd.DataFrame:
+    """Read a record once for all that a build writes of it; nobody changes what this returns."""
+    return _read_unchanged(record, record.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _read_unchanged(record: Path, _changed_ns: int) -> pd.DataFrame:
+    return read_records([record])
+
+
 def read_results(page: Page) -> dict[str, Any]:
     """Read the executed notebook of a page; one that is not of the reference may be a stranger's.
 
@@ -154,7 +165,7 @@ def read_results(page: Page) -> dict[str, Any]:
     if page.site == "reference":
         return executed
     case = Case(page.site, page.notebook, page.case, page.executed.parents[3])
-    commits = read_records([page.record])["commit"].drop_duplicates()
+    commits = _read_rows(page.record)["commit"].drop_duplicates()
     return foreign.rebuild(executed, foreign.find_sources(case.source, commits, case.root))
 
 
@@ -215,7 +226,7 @@ def _render_noise(page: Page) -> str:
 
 def _render_origin(page: Page) -> str:
     """Say whose results a page shows: machine, versions, date, record."""
-    rows = read_records([page.record])
+    rows = _read_rows(page.record)
     if rows.empty:
         raise UserError(page.record.name, "holds no row; measure the case anew")
     is_reference = page.site == "reference"
@@ -334,7 +345,7 @@ def tabulate_records(pages: Sequence[Page]) -> pd.DataFrame:
     """Tabulate the records of the book, with a link to the page of a case that has one."""
     lines = []
     for page in pages:
-        rows, title = read_records([page.record]), f"{page.notebook}/{page.case}"
+        rows, title = _read_rows(page.record), f"{page.notebook}/{page.case}"
         noise = read_findings(page.record).get(NOISE, Finding()).value
         profile = json.loads(rows["parameters"].iloc[-1]).get("profile", "")
         named = {json.loads(point).get("profile", profile) for point in rows["point"].unique()}
