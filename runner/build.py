@@ -191,7 +191,10 @@ def _write_generated(pages: Sequence[Page], into: Path, *, root: Path, say: Say)
         "submitted.md": lambda: submitted.render(sent, is_own=False),
         "submitted-own.md": lambda: submitted.render(sent, is_own=True),
         **{path.name: partial(path.read_text, "utf-8") for path in (VERDICTS, RATIOS)},
-        **draw_pictures(lambda case: read_findings(executed.get(case, Path("none")))),
+        **draw_pictures(
+            lambda case: read_findings(executed.get(case, Path("none"))),
+            into / "_static" / "narrow",
+        ),
     }
     for name, study in find_studies().items():
         table = partial(_render_parameters, find_parameters(name))

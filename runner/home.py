@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 
 from helpers.benchmark.record import read_published
 from helpers.findings import Finding
-from helpers.plotting import palette
+from helpers.plotting import narrow, palette
 from runner.published import NEAR
 
 Read = Callable[[str], Mapping[str, Finding]]
@@ -144,13 +145,19 @@ _PICTURES = {
 }
 
 
-def draw_pictures(read: Read) -> Mapping[str, Callable[[], str]]:
-    """Map the name of each picture that the first page includes to what draws it as SVG."""
+def draw_pictures(read: Read, folder: Path) -> Mapping[str, Callable[[], str]]:
+    """Map the name of each picture that the first page includes to what draws it as SVG.
+
+    Of one that is wider than a phone a narrow version goes to a folder, where pages find it.
+    """
 
     def render(draw: Callable[[Read], Figure]) -> str:
         with plt.style.context([*palette.STYLE, {"savefig.bbox": "standard"}]):
-            text = io.StringIO()
-            draw(read).savefig(text, format="svg", metadata={"Date": None})
+            text, fig = io.StringIO(), draw(read)
+            fig.savefig(text, format="svg", metadata={"Date": None})
+            if fig.get_figwidth() > 1.2 * narrow.WIDTH_IN:
+                name = f"{narrow.make_digest(text.getvalue())}.svg"
+                (folder / name).write_text(narrow.render_narrow(fig), encoding="utf-8")
         return text.getvalue()
 
     return {f"home-{name}.svg": partial(render, draw) for name, draw in _PICTURES.items()}

@@ -421,13 +421,13 @@ def test_cases_run_in_the_order_of_the_book(tmp_path: Path) -> None:
     assert Page("zeta", "one", tmp_path, "x").name == "notebooks/zeta/one"
 
 
-def test_the_first_page_has_pictures_of_what_is_shown() -> None:
+def test_the_first_page_has_pictures_of_what_is_shown(tmp_path: Path) -> None:
     """A bar is as long as its finding; where nothing is measured the picture is empty, and is there."""
     found = {"default-s": Finding(16.0), "whole-s": Finding(1.0)}
-    told = {name: draw() for name, draw in draw_pictures(lambda _case: found).items()}
+    told = {name: draw() for name, draw in draw_pictures(lambda _case: found, tmp_path).items()}
     assert all(picture.startswith("<?xml") for picture in told.values())
     assert ">16</text>" in told["home-hdf5.svg"]
-    assert ">16</text>" not in draw_pictures(lambda _case: {})["home-hdf5.svg"]()
+    assert ">16</text>" not in draw_pictures(lambda _case: {}, tmp_path)["home-hdf5.svg"]()
 
 
 def test_a_case_without_a_chapter_stands_under_the_explorer(tmp_path: Path) -> None:
