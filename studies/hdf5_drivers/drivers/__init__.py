@@ -292,7 +292,7 @@ DRIVERS.register(
     ),
     Driver(
         name="references",
-        label=CLIENTS["references"].label,
+        label=f"virtual Zarr, {CLIENTS['references'].concurrency} requests",
         color=palette.INDIGO,
         marker="h",
         open=open_references,
