@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import json
 import os
 import re
 import shutil
@@ -129,6 +130,18 @@ def test_pictures_are_described(path: Path) -> None:
 
 
 QUOTED = re.compile(r"\{(num|claim)\}`([^`:|]+)::([^`|\\]+)")
+
+
+def test_executed_notebooks_print_no_warnings() -> None:
+    """What libraries say on standard error is no part of a page: render the case again."""
+    printed = [
+        f"{path.parent.name}/{path.stem}: {''.join(output['text'])[:80]}"
+        for path in sorted(REFERENCE.glob("*/*.ipynb"))
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+        for output in cell.get("outputs", [])
+        if output["output_type"] == "stream"
+    ]
+    assert printed == []
 
 
 @pytest.mark.parametrize(
