@@ -261,8 +261,8 @@ def _say_what_counts(rows: pd.DataFrame) -> Iterator[str]:
     if (used.loc[~counts, "dilation"] > 1).any():
         scope = "in some reads " * bool(counts.any())
         yield (
-            f"Processors count for nothing {scope}here: they are as many times faster as the network"
-            " is slowed down, so ratios between clients are of the network where processors were not busy."
+            f"CPU time is not counted {scope}here: CPUs are as many times faster as the network is slowed"
+            " down, so ratios between clients are those of the network where CPUs were not busy."
         )
     if n_few := int((used["waves"] < LEAST_WAVES).sum()):
         yield (
