@@ -21,7 +21,7 @@ def deadline(seconds: float, find_dead_process: Callable[[], str] = str) -> Iter
     """End what takes longer than so many real seconds, or waits for what has ended, wherever it waits.
 
     A library may wait for a stalled store for ever, or repeat its request as long; and it may wait
-    again while it tidies up, so the alarm comes again each second until it has ended. It is one of
+    again while it tidies up, so the alarm comes again, each second or as often as `seconds`, until it has ended. It is one of
     the main thread, where notebooks run; elsewhere, and where the system has none, nothing is ended.
     `find_dead_process` says in a line what has ended that is waited for, and nothing while all is there.
     """
@@ -46,7 +46,9 @@ def deadline(seconds: float, find_dead_process: Callable[[], str] = str) -> Iter
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
     try:
-        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # inside, for it may be over at once
+        # inside, for it may be over at once; an alarm within a callback of the garbage collector
+        # is lost, so that of a short deadline comes again soon
+        signal.setitimer(signal.ITIMER_REAL, seconds, min(1.0, max(0.1, seconds)))
         yield
         is_under_way = False
     except _OverdueError:
