@@ -245,11 +245,11 @@ def test_an_unstable_page_is_marked(project: Path) -> None:
     assert "Unstable" not in staged(project, "wide-area")
 
 
-def test_a_page_says_whether_processors_count_and_how_many_reads_are_short(project: Path) -> None:
+def test_a_page_says_whether_cpu_time_counts_and_how_many_reads_are_short(project: Path) -> None:
     """A network that is slowed down alone is said to be so, and so is a read of few waves."""
     dilated = {"dilation": 5.0, "n_requests": 32.0, "trace": {"max_in_flight": 8}}
     charged = {**dilated, "n_requests": 64.0, "settings": {"cache_state": "cold"}, "cpus": 4}
-    told = "Processors count for nothing here", "1 of 1 reads are of fewer than 8 waves"
+    told = "CPU time is not counted here", "1 of 1 reads are of fewer than 8 waves"
     make_results(project, "laptop", "in-region", row=dilated)
     make_results(project, "laptop", "wide-area", row=charged)
     build.stage("laptop", root=project)
