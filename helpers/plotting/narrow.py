@@ -110,7 +110,7 @@ def _break_lines(fig: Figure, placed: list[Axes]) -> float:
 def _turn_names(ax: Axes) -> float:
     """Turn names of categories below axes where they find no room side by side, and return the height gained (inches)."""
     names = [label.get_text() for label in ax.get_xticklabels()]
-    is_words = any(re.search(r"[^\W\d_]{2}", name.replace("mathdefault", "")) for name in names)
+    is_words = any(re.search(r"[^\W\d_]{2}", name) for name in names if "$" not in name)
     widths = [max(map(len, name.split("\n"))) + 1 for name in names]
     if not is_words or sum(widths) <= _LINE - 10:
         return 0.0

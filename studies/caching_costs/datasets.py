@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import re
 import tempfile
 import threading
@@ -347,18 +348,24 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def label_datasets() -> dict[str, str]:
-    """Map each name of `dataset_names` to what pages call it.
+    """Map each name of `dataset_names` to what pages call it: its published bytes and chunks, or its kind.
+
+    The smallest store of the chunked series has one chunk, as the store of the other series has.
 
     Examples
     --------
-    >>> label_datasets()["single-256mib"], label_datasets()["chunked-64mib"]
-    ('256 MiB in one chunk', '64 MiB in chunks')
+    >>> labels = label_datasets()
+    >>> labels["single-32mib"], labels["chunked-32mib"], labels["chunked-64mib"]
+    ('32 MiB in one chunk', '32 MiB in one chunk, again', '64 MiB in 4 chunks')
     """
     labels = dict(_OTHER_LABELS)
-    for name in dataset_names():
-        kind, _, n_mib = name.removesuffix("mib").partition("-")
-        if n_mib.isdigit():
-            labels[name] = f"{n_mib} MiB in {'one chunk' if kind == 'single' else 'chunks'}"
+    for spec in published_specs().values():
+        if spec.name not in _OTHER_LABELS:
+            sides = zip(spec.shape, spec.chunk_shape, strict=True)
+            n_chunks = math.prod(-(-n // side) for n, side in sides)
+            chunks = "one chunk" if n_chunks == 1 else f"{n_chunks} chunks"
+            label = f"{round(spec.nbytes / 2**20)} MiB in {chunks}"
+            labels[spec.name] = f"{label}, again" if label in labels.values() else label
     return labels
 
 

@@ -249,12 +249,12 @@ def test_a_page_says_whether_cpu_time_counts_and_how_many_reads_are_short(projec
     """A network that is slowed down alone is said to be so, and so is a read of few waves."""
     dilated = {"dilation": 5.0, "n_requests": 32.0, "trace": {"max_in_flight": 8}}
     charged = {**dilated, "n_requests": 64.0, "settings": {"cache_state": "cold"}, "cpus": 4}
-    told = "CPU time is not counted here", "1 of 1 reads are of fewer than 8 waves"
+    notes = "CPU time is not counted here", "1 of 1 reads are of fewer than 8 waves"
     make_results(project, "laptop", "in-region", row=dilated)
     make_results(project, "laptop", "wide-area", row=charged)
     build.stage("laptop", root=project)
-    assert all(text in staged(project, "in-region") for text in told)
-    assert not any(text in staged(project, "wide-area") for text in told)
+    assert all(text in staged(project, "in-region") for text in notes)
+    assert not any(text in staged(project, "wide-area") for text in notes)
 
 
 def test_older_results_are_staged_without_passwords(project: Path) -> None:
@@ -424,9 +424,9 @@ def test_cases_run_in_the_order_of_the_book(tmp_path: Path) -> None:
 def test_the_first_page_has_pictures_of_what_is_shown(tmp_path: Path) -> None:
     """A bar is as long as its finding; where nothing is measured the picture is empty, and is there."""
     found = {"default-s": Finding(16.0), "whole-s": Finding(1.0)}
-    told = {name: draw() for name, draw in draw_pictures(lambda _case: found, tmp_path).items()}
-    assert all(picture.startswith("<?xml") for picture in told.values())
-    assert ">16</text>" in told["home-hdf5.svg"]
+    pictures = {name: draw() for name, draw in draw_pictures(lambda _case: found, tmp_path).items()}
+    assert all(picture.startswith("<?xml") for picture in pictures.values())
+    assert ">16</text>" in pictures["home-hdf5.svg"]
     assert ">16</text>" not in draw_pictures(lambda _case: {}, tmp_path)["home-hdf5.svg"]()
 
 
