@@ -87,10 +87,11 @@ def _over_best(seconds: pd.DataFrame, best: str) -> dict[str, Interval]:
     shared = math.sqrt(2 * float((residuals**2).sum()) / max(n_free, 1) / n)
     errors = differences.std(axis=0, ddof=1) / math.sqrt(n)
     half, means = _critical(k, n_free) * np.maximum(errors, shared), differences.mean(axis=0)
-    ends = np.exp([np.median(differences, axis=0), means - half, means + half])
+    medians = np.median(differences, axis=0)
+    low, high = np.minimum(means - half, medians), np.maximum(means + half, medians)
     return {
-        name: Interval(float(centre), float(low), float(high), n)
-        for name, (centre, low, high) in zip(rivals, ends.T, strict=True)
+        name: Interval(*map(float, ends), n)
+        for name, ends in zip(rivals, np.exp([medians, low, high]).T, strict=True)
     }
 
 

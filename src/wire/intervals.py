@@ -29,12 +29,13 @@ class Interval:
 def ratio_interval(logs: Floats, *, n_compared: int = 1) -> Interval:
     """Turn logarithms of paired ratios into a median ratio with its t interval.
 
-    Of `n_compared` ratios all intervals are to hold at once, in 95 %: each is
-    widened (Bonferroni).
+    The interval is that of the mean, widened to the median where that lies outside, as it does
+    now and then where pairs fall into two groups. Of `n_compared` ratios all intervals are to hold
+    at once, in 95 %: each is widened (Bonferroni).
     """
     n, centre = len(logs), float(np.exp(np.median(logs)))
     if n == 1:
         return Interval(centre, np.nan, np.nan, n)
     half = _quantile_of_t(1 - 0.025 / n_compared, n - 1) * logs.std(ddof=1) / math.sqrt(n)
     low, high = np.exp([logs.mean() - half, logs.mean() + half])
-    return Interval(centre, float(low), float(high), n)
+    return Interval(centre, min(float(low), centre), max(float(high), centre), n)

@@ -245,6 +245,17 @@ def test_a_true_difference_from_the_best_is_found(differences: list[int]) -> Non
     assert sum(map(len, found)) >= 0.9 * 60 * len(apart)
 
 
+def test_an_interval_holds_its_centre() -> None:
+    """Pairs in two groups: their median is far from their mean, whose interval leaves it out."""
+    logs = np.array([0.0] * 11 + [1.0] * 9)
+    ratio = ratio_interval(logs)
+    assert ratio.low == ratio.centre == 1 < ratio.high
+    assert ratio_interval(-logs).high == ratio_interval(-logs).centre == 1
+    table = make_table(a=list(np.exp(logs + 3)), b=[1.0] * 20, b_again=[1.0] * 20)
+    ranked = rank(table, control="b again").comparisons["a"].ratio
+    assert ranked.low == ranked.centre < ranked.high and ranked.centre == pytest.approx(np.exp(3))
+
+
 def test_ranking_against_the_textbook() -> None:
     """Two contenders: Tukey's range of two is Student's t, on the residuals of both."""
     logs = np.array([0.30, 0.34, 0.26, 0.32, 0.28])
