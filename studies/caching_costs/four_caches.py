@@ -165,6 +165,6 @@ def judge_claims(findings: Mapping[str, Finding]) -> dict[str, Claim]:
     if "gain-shipped" in findings:
         claims["shipped-gains"] = Claim(findings["gain-shipped"].low > 1, of="gain-shipped")
     if "gain-filecache" in findings:
-        is_alike = findings["gain-filecache"].verdict == "indistinguishable"
-        claims["filecache-as-none"] = Claim(is_alike, of="gain-filecache")
+        gains = findings["gain-filecache"].verdict == "slower"  # without it a tile takes longer
+        claims["filecache-gains-nothing"] = Claim(not gains, of="gain-filecache")
     return claims

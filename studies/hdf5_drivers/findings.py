@@ -248,10 +248,6 @@ def judge_claims(findings: Mapping[str, Any], traced: pd.DataFrame) -> dict[str,
     if {*of_both} <= {*findings}:
         whole, references = (findings[key] for key in of_both)
         claims["whole-beats-references"] = Claim(whole.low > references.high, of=of_both)
-    of_cpu = "references-cpu-s", "references-cpu-least-s", "predicted-references-64-s"
-    if {*of_cpu} <= {*findings}:
-        _, least, predicted = (findings[key].value for key in of_cpu)
-        claims["references-64-lack-cpu"] = Claim(least > predicted, of=of_cpu)
     error = findings["replay-error-time"].value
     claims["predicted"] = Claim(error <= 25, of=("replay-error-time", "replay-error-requests"))
     return claims
