@@ -88,10 +88,11 @@ def _over_best(seconds: pd.DataFrame, best: str) -> dict[str, Interval]:
     errors = differences.std(axis=0, ddof=1) / math.sqrt(n)
     half, means = _critical(k, n_free) * np.maximum(errors, shared), differences.mean(axis=0)
     medians = np.median(differences, axis=0)
-    low, high = np.minimum(means - half, medians), np.maximum(means + half, medians)
+    lows, highs = np.minimum(means - half, medians), np.maximum(means + half, medians)
+    ends = np.exp([medians, lows, highs]).T
     return {
-        name: Interval(*map(float, ends), n)
-        for name, ends in zip(rivals, np.exp([medians, low, high]).T, strict=True)
+        name: Interval(float(centre), float(low), float(high), n)
+        for name, (centre, low, high) in zip(rivals, ends, strict=True)
     }
 
 
