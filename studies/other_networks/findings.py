@@ -61,6 +61,19 @@ def replay_all(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataF
     return replayed.assign(error_percent=100 * error.abs())
 
 
+def count_biased(replayed: pd.DataFrame) -> dict[str, Finding]:
+    """Count the replays of `replay_all` that come out too slow, or too fast, by where requests were seen."""
+    is_express = replayed["seen_on"] == "express"
+    is_slow = replayed["predicted_s"] > replayed["measured_s"]
+    counts = {
+        "slow-from-express": is_slow & is_express,
+        "replays-from-express": is_express,
+        "fast-from-elsewhere": ~is_slow & ~is_express,
+        "replays-from-elsewhere": ~is_express,
+    }
+    return {key: Finding(int(is_counted.sum())) for key, is_counted in counts.items()}
+
+
 def compare_gaps(table: pd.DataFrame, networks: Mapping[str, Network]) -> pd.DataFrame:
     """Compare the median seconds to read scattered ranges, joined over each gap, with those predicted."""
     gaps = table[table["operation"].isin([*GAPS]) & (table["control_of"] == "")]
